@@ -111,10 +111,10 @@ def compare(base: Disk, booted: Disk, unbooted: Disk) -> None:
     """Checks that the images differ from their base by the collection's files alone, and do not differ from each other."""
     old, new, other = (DiskFiles(one.image).tree() for one in (base, booted, unbooted))
     changes = {path: new.get(path, "gone") for path in old.keys() | new.keys() if old.get(path) != new.get(path)}
-    changes = {path: what for path, what in changes.items() if not OF_THE_BOOT.fullmatch(path)}
+    changes = {path: kind_of_file for path, kind_of_file in changes.items() if not OF_THE_BOOT.fullmatch(path)}
     strange = [path for path in changes if not any(OURS in one for one in changes if f"{one}/".startswith(f"{path}/"))]
     expect(f"the image was to have new files of ours alone, and has {strange}", strange == [azure_vnet.CONFLIST])
-    differing = [path for path, what in changes.items() if other.get(path, "gone") != what]
+    differing = [path for path, kind_of_file in changes.items() if other.get(path, "gone") != kind_of_file]
     differing += [path for path in other if other[path] != old.get(path) and path not in changes]
     expect(f"both images were to be the same but for a boot, and differ in {differing}", not differing)
     say(f"The image has {len(changes)} new files, all of them ours, and {INERT} in place of a CNI's; so has the other.")

@@ -24,8 +24,8 @@ _PATIENCE = 30  # seconds for each answer of the server
 
 def program() -> Path:
     """Return the path of kube-proxy. Raise NotHere if there is none, and NotInstalled if it is not what it should be."""
-    named = upstream_programs.path("KUBE_PROXY", "kube-proxy")
-    return named or _release(os.environ.get("KUBE_PROXY_VERSION") or VERSION)
+    program_path = upstream_programs.path("KUBE_PROXY", "kube-proxy")
+    return program_path or _release(os.environ.get("KUBE_PROXY_VERSION") or VERSION)
 
 
 def _release(version: str) -> Path:

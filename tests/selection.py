@@ -115,9 +115,9 @@ def _subjects(paths: set[Path]) -> set[str]:
     return subjects | {f"role_{role}" for role in roles}
 
 
-def share(tests: list[str], left: float) -> float:
+def share(tests: list[str], seconds: float) -> float:
     """The seconds after which no further test of a file begins. left: seconds of all. Two files run at a time."""
-    return max(LEAST_SECONDS, left * 2 / max(2, len(tests)))
+    return max(LEAST_SECONDS, seconds * 2 / max(2, len(tests)))
 
 
 def _names(paths: Iterator[Path]) -> list[str]:

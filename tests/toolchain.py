@@ -469,13 +469,13 @@ def quick() -> Iterator[Check]:
     near, further = selection.integration_tests(changed)
     has_begun = not (near or further)
     for name, tests in (("of what changed", near), ("that run what changed", further)):
-        left = budget - (time.monotonic() - began)
-        if tests and left < selection.LEAST_SECONDS:
+        seconds_left = budget - (time.monotonic() - began)
+        if tests and seconds_left < selection.LEAST_SECONDS:
             leave_out(f"not run, as BUDGET={budget:.0f} is over: {len(tests)} files of integration tests {name}")
         elif tests:
             has_begun = True
-            share = selection.share(tests, left)
-            command = [str(tools / "python"), *at_once, f"--share={share:.0f}", f"--budget={left:.0f}", *tests]
+            share = selection.share(tests, seconds_left)
+            command = [str(tools / "python"), *at_once, f"--share={share:.0f}", f"--budget={seconds_left:.0f}", *tests]
             yield Check(f"integration tests {name}, {share:.0f} s of each file", command, environment(tools))
     yield from (static[name] for name in ("ruff format", "mypy"))
     sources = selection.sources(changed)

@@ -16,16 +16,16 @@ CNIS = {"AWS_CNI_HOST": "program around the code of amazon-vpc-cni-k8s", "AZURE_
 
 def path(variable: str, program: str) -> Path | None:
     """Return the path that the variable has, or None if it has none. Raise NotInstalled if there is no program."""
-    named = os.environ.get(variable)
-    if not named:
+    value = os.environ.get(variable)
+    if not value:
         return None
-    absolute = Path(named).absolute()
+    absolute = Path(value).absolute()
     if not os.access(absolute, os.X_OK) or not absolute.is_file():
-        raise NotInstalled(f"{variable} is {named}, which is no program. Set it to the path of an executable {program}")
+        raise NotInstalled(f"{variable} is {value}, which is no program. Set it to the path of an executable {program}")
     return absolute
 
 
 def cnis() -> dict[str, Path]:
     """Map each variable that names a program of a CNI to the program's path."""
-    named = {variable: path(variable, program) for variable, program in CNIS.items()}
-    return {variable: program for variable, program in named.items() if program}
+    value = {variable: path(variable, program) for variable, program in CNIS.items()}
+    return {variable: program for variable, program in value.items() if program}

@@ -90,14 +90,14 @@ class ActionModule(NodeAction):
         variables = task_vars or {}
         call: Call | None = None
         if "name" in self._task.args:
-            call, errors = self._named(variables)
+            call, errors = self._profile_call(variables)
             if errors:
                 # Returned instead of raised, so that nothing precedes the variable's name.
                 return {**result, "failed": True, "changed": False, "msg": printable("\n".join(errors))}
         call = call or self._composed(variables)
         return {**result, **self._reported(call, self._executed(call, variables), variables)}
 
-    def _named(self, variables: t.Mapping[str, t.Any]) -> tuple[Call | None, list[str]]:
+    def _profile_call(self, variables: t.Mapping[str, t.Any]) -> tuple[Call | None, list[str]]:
         """Return the module of a role's profile, or the errors in its options."""
         arguments = self._task.args
         name = str(arguments["name"])
@@ -148,8 +148,8 @@ class ActionModule(NodeAction):
 
     def _identity(self, variables: t.Mapping[str, t.Any]) -> Result:
         """Return the option identity of the task, or the one that the inventory knows; empty without both."""
-        named = {option: variables[name] for option, name in IDENTITY.items() if name in variables}
-        identity = self._task.args.get("identity") or _vault.templated(self._templar, named)
+        given = {option: variables[name] for option, name in IDENTITY.items() if name in variables}
+        identity = self._task.args.get("identity") or _vault.templated(self._templar, given)
         return {"identity": identity} if identity else {}
 
     def _packets(self, arguments: t.Mapping[str, t.Any], variables: t.Mapping[str, t.Any]) -> list[t.Any]:

@@ -49,8 +49,8 @@ def in_pairs(words: t.Sequence[str], total: int) -> list[str]:
 
     Ansible ends a run in which all nodes of a batch are lost. With one node in a batch, no node may be lost.
     """
-    first, *others = sizes(words, total)
-    return [str(first), *(str(max(size, 2)) for size in others)]
+    first, *further = sizes(words, total)
+    return [str(first), *(str(max(size, 2)) for size in further)]
 
 
 def lonely(words: t.Sequence[str], total: int) -> int:

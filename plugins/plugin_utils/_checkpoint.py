@@ -113,11 +113,11 @@ def _by_header(entries: t.Sequence[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _once(entries: t.Iterable[t.Any]) -> list[t.Any]:
-    kept: list[t.Any] = []
+    results: list[t.Any] = []
     for entry in entries:
-        if entry not in kept:
-            kept.append(entry)
-    return kept
+        if entry not in results:
+            results.append(entry)
+    return results
 
 
 def _name(action: ActionBase) -> str:
@@ -198,7 +198,7 @@ class _Controller:
 
         If the connection breaks and the module has changed nothing, it is run again, as often as RETRIES allows.
         """
-        for left in range(self._retries(), -1, -1):
+        for retries_left in range(self._retries(), -1, -1):
             watch = ConnectionWatch(self._action, self._seconds) if self._is_watched else None
             began = time.monotonic()
             try:
@@ -215,7 +215,7 @@ class _Controller:
                     self._forget_folder()
                     unknown = f"{failure}. Whether the node keeps a change is not known: {answer.told}"
                     raise AnsibleConnectionFailure(printable(unknown)) from failure
-                if not left:
+                if not retries_left:
                     raise
         raise AssertionError("each try returns or raises, the last one certainly")
 

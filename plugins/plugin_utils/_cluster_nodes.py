@@ -156,8 +156,8 @@ def groups(node: Json) -> list[str]:
         "os": node["os"],
         "arch": node["arch"],
     }
-    named = [f"{kind}_{value}" for kind, value in values.items() if value]
-    return named + [f"cni_{name}" for name in cnis(node)] + ([] if is_ready(node) else ["not_ready"])
+    names_of_groups = [f"{kind}_{value}" for kind, value in values.items() if value]
+    return names_of_groups + [f"cni_{name}" for name in cnis(node)] + ([] if is_ready(node) else ["not_ready"])
 
 
 def variables(node: Json) -> Json:
@@ -241,8 +241,8 @@ def _unusable(kind: str, text: str, controller: str) -> str:
     if not _HOST_NAME.fullmatch(text):
         return "no host name"
     name = text.lower()
-    own = {controller.lower(), controller.lower().partition(".")[0]}
-    return "a name of the controller itself" if name in own or _LOCALHOST.fullmatch(name) else ""
+    own_names = {controller.lower(), controller.lower().partition(".")[0]}
+    return "a name of the controller itself" if name in own_names or _LOCALHOST.fullmatch(name) else ""
 
 
 def _unusable_address(text: str) -> str:

@@ -95,8 +95,8 @@ def _carry(action: ActionBase, package: Path) -> None:
     packed = pack(package)
     archive = _transferred(action, packed)
     place = f"{FOLDER}/{package.name}-{metadata.version(package.name)}-{hashlib.sha256(packed).hexdigest()[:16]}"
-    way = f"{FOLDER}/.{os.path.basename(os.path.dirname(archive))}"
-    _unpack(action, package, UNPACK, folder=FOLDER, parent=os.path.dirname(FOLDER), way=way, archive=archive, place=place)
+    folder = f"{FOLDER}/.{os.path.basename(os.path.dirname(archive))}"
+    _unpack(action, package, UNPACK, folder=FOLDER, parent=os.path.dirname(FOLDER), way=folder, archive=archive, place=place)
 
 
 def _lent(action: ActionBase, package: Path) -> str:

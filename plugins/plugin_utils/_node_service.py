@@ -108,7 +108,7 @@ class NodeService:
 
     def __init__(self, kubectl: Kubectl, name: str, waits: Waits, outcome: Outcome) -> None:
         self._kubectl, self._waits, self._outcome = kubectl, waits, outcome
-        self._name = _named("node", name, SUBDOMAIN)
+        self._name = _checked_name("node", name, SUBDOMAIN)
 
     def take_out(self, options: t.Mapping[str, t.Any], cni: t.Mapping[str, t.Any], is_due: bool) -> None:
         """Cordon and drain the node if there is something to do on it, as the options permit. Raises Failure.
@@ -222,8 +222,8 @@ def _pod(line: str, link_of: t.Mapping[str, str]) -> Pod:
     except ValueError:
         raise Failure(f"kubectl printed {line!r}; six fields were expected, separated by |") from None
     return {
-        "namespace": _named("namespace", namespace, LABEL),
-        "name": _named("pod", name, SUBDOMAIN),
+        "namespace": _checked_name("namespace", namespace, LABEL),
+        "name": _checked_name("pod", name, SUBDOMAIN),
         "kind": kind,
         "owner": f"{kind} {namespace}/{owner}" if kind else "",
         "ready": ready == "True",
@@ -234,12 +234,12 @@ def _pod(line: str, link_of: t.Mapping[str, str]) -> Pod:
 def live_pods(listing: str, links: t.Sequence[t.Mapping[str, t.Any]]) -> Pods:
     """Sort the pods on azure-vnet's links by what ends them. unnamed: links without a pod in Kubernetes. Raises Failure."""
     pods = [pod for pod in parse(listing, links) if pod["link"]]
-    named = {pod["link"] for pod in pods}
+    links_of_pods = {pod["link"] for pod in pods}
     return {
         "evictable": [pod for pod in pods if pod["kind"] not in STAYING],
         "daemonset": [pod for pod in pods if pod["kind"] == "DaemonSet"],
         "static": [pod for pod in pods if pod["kind"] == "Node"],
-        "unnamed": [pod["link"] for pod in links if pod["link"] not in named],
+        "unnamed": [pod["link"] for pod in links if pod["link"] not in links_of_pods],
     }
 
 
@@ -253,7 +253,7 @@ def evictions(lines: t.Sequence[str]) -> str:
     return f"waits for the eviction of {', '.join(names[:MOST])}{more}" if names else ""
 
 
-def _named(kind: str, name: str, form: re.Pattern[str]) -> str:
+def _checked_name(kind: str, name: str, form: re.Pattern[str]) -> str:
     """Return the name. Raises Failure for a name that Kubernetes does not permit."""
     if not form.fullmatch(name):
         raise Failure(

@@ -78,16 +78,16 @@ def unknown(playbook: str, extra: t.Iterable[t.Any]) -> list[str]:
     Those of the other playbooks pass, because a playbook that imports several has one set of extra variables.
     """
     public = {name for other in (*NAMES, *_profiles.PROFILES) for name in (*names(other), *_of_role(other))}
-    known = [*names(playbook), *_of_role(playbook)]
+    variables = [*names(playbook), *_of_role(playbook)]
     prefixes = (PREFIX, f"{playbook}_")
     # A key of YAML may be a number.
-    sentences = (_sentence(name, known, prefixes) for name in sorted({*map(str, extra)} - public))
+    sentences = (_sentence(name, variables, prefixes) for name in sorted({*map(str, extra)} - public))
     return [sentence for sentence in sentences if sentence]
 
 
-def _sentence(name: str, known: t.Sequence[str], prefixes: tuple[str, ...]) -> str:
+def _sentence(name: str, variables: t.Sequence[str], prefixes: tuple[str, ...]) -> str:
     """Compare with and without the prefix, which a name that is typed from memory may lack."""
-    full = {text: name for name in known for text in (name, name.removeprefix(PREFIX))}
+    full = {text: name for name in variables for text in (name, name.removeprefix(PREFIX))}
     near = difflib.get_close_matches(name, full, n=1, cutoff=NEAR)
     if not near and not name.startswith(prefixes):
         return ""

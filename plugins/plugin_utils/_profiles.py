@@ -105,8 +105,8 @@ def check(
 
 def check_variables(profile: str, action: ActionBase, variables: Values) -> Checked:
     """Return the values of a profile's options from the variables of its role. variables: of the task, not templated."""
-    named = {f"{profile}_{name}": name for name in options_of(profile)}
-    untemplated = {variable: variables[variable] for variable in named if variable in variables}
+    options = {f"{profile}_{name}": name for name in options_of(profile)}
+    untemplated = {variable: variables[variable] for variable in options if variable in variables}
     unread: dict[str, str] = {}
     try:
         templated = _vault.templated(action._templar, untemplated)  # leaves out what the keyword omit stands for
@@ -116,11 +116,11 @@ def check_variables(profile: str, action: ActionBase, variables: Values) -> Chec
             try:
                 templated.update(_vault.templated(action._templar, {variable: value}))
             except AnsibleError as error:
-                unread[named[variable]] = _unreadable(variable, value, str(error))
-    raw = {named[variable]: value for variable, value in templated.items()}
-    others = {name.rpartition(".")[2] for key in ROLE_NAMES for name in variables.get(key) or ()}
+                unread[options[variable]] = _unreadable(variable, value, str(error))
+    raw = {options[variable]: value for variable, value in templated.items()}
+    other_roles = {name.rpartition(".")[2] for key in ROLE_NAMES for name in variables.get(key) or ()}
     checked = check(profile, raw, lambda mode: is_image(action, mode, variables), unread)
-    return checked._replace(errors=[*unknown(profile, variables, others), *checked.errors])
+    return checked._replace(errors=[*unknown(profile, variables, other_roles), *checked.errors])
 
 
 def check_options(profile: str, raw: Values, action: ActionBase, variables: Values) -> Checked:
@@ -136,29 +136,29 @@ def is_image(action: ActionBase, mode: str, variables: Values) -> bool | None:
     return verdict and verdict.is_image
 
 
-def unknown(profile: str, variables: Values, others: t.Iterable[str] = ()) -> list[str]:
+def unknown(profile: str, variables: Values, other_roles: t.Iterable[str] = ()) -> list[str]:
     """Return a sentence for each variable that has the role's prefix and is none of its variables.
 
-    others: names of other roles of the play, whose names may begin with this role's.
+    other_roles: of the play, whose names may begin with this role's.
     """
-    prefixes = tuple(f"{other}_" for other in others if other.startswith(f"{profile}_"))
+    prefixes = tuple(f"{other}_" for other in other_roles if other.startswith(f"{profile}_"))
     beside = {variables.get(name) for name in ("ansible_loop_var", "ansible_index_var")}
-    known = options_of(profile)
+    options = options_of(profile)
     return [
-        _unknown(profile, name, known)
+        _unknown(profile, name, options)
         for name, value in sorted(variables.items())
         if name.startswith(f"{profile}_")
-        and name[len(profile) + 1 :] not in known
+        and name[len(profile) + 1 :] not in options
         and name not in beside
         and not (prefixes and name.startswith(prefixes))
         and not _is_registered(value)
     ]
 
 
-def _unknown(profile: str, name: str, known: t.Iterable[str]) -> str:
+def _unknown(profile: str, name: str, options: t.Iterable[str]) -> str:
     """Compare what follows the prefix, because the prefix alone would make all names alike."""
-    near = difflib.get_close_matches(name[len(profile) + 1 :], [*known], n=1)
-    hint = f"Did you mean {profile}_{near[0]}?" if near else f"Remove it; the variables are {', '.join(sorted(known))}."
+    near = difflib.get_close_matches(name[len(profile) + 1 :], [*options], n=1)
+    hint = f"Did you mean {profile}_{near[0]}?" if near else f"Remove it; the variables are {', '.join(sorted(options))}."
     return f"{name} is not a variable of the role {profile}. {hint}"
 
 

@@ -86,11 +86,11 @@ def items(result: Data) -> list[Data]:
 
 def module_results(result: Data, left_out: t.Collection[str] = ()) -> dict[str, t.Any]:
     """Return a module's own results. For a loop, with labels instead of items: an item may contain what its label hides."""
-    results = _own(result, left_out)
-    return {**results, "results": [_own(item, left_out) for item in items(result)]} if items(result) else results
+    results = _of_the_result(result, left_out)
+    return {**results, "results": [_of_the_result(item, left_out) for item in items(result)]} if items(result) else results
 
 
-def _own(result: Data, left_out: t.Collection[str]) -> dict[str, t.Any]:
+def _of_the_result(result: Data, left_out: t.Collection[str]) -> dict[str, t.Any]:
     variable = result.get("ansible_loop_var")
     hidden = {*COMMON, *left_out, "ansible_loop_var", said(variable)}
     results = {key: value for key, value in result.items() if key not in hidden and not key.startswith("_ansible")}
@@ -169,8 +169,8 @@ class Node:
     def change(self, task: str, action: str, result: Data) -> None:
         entry: dict[str, t.Any] = {"task": task, "action": action}
         if action.startswith(OURS):
-            own = module_results(result, OF_NODE if action == PROFILE else ())
-            entry["result"] = self._permitted(action, form.FIELDS, own) or {}
+            of_modules = module_results(result, OF_NODE if action == PROFILE else ())
+            entry["result"] = self._permitted(action, form.FIELDS, of_modules) or {}
         self.changes.append(entry)
 
     def note(self, action: str, result: Data, is_check: bool) -> None:
@@ -340,7 +340,7 @@ def common_diffs(nodes: t.Mapping[str, Node]) -> t.Iterator[tuple[list[str], dic
         for diff in node.diffs:
             names.setdefault(tuple(sorted(diff.items())), []).append(name)
         node.diffs = []
-    yield from ((named, dict(diff)) for diff, named in names.items())
+    yield from ((nodes_of_diff, dict(diff)) for diff, nodes_of_diff in names.items())
 
 
 def common_lines(reports: t.Mapping[str, t.Sequence[str]]) -> list[str]:

@@ -27,8 +27,8 @@ def main() -> None:
             node = lab.node("node1")
             node.ip(f"link add l{number} type veth peer name p{number}" for number in range(LINKS))
             fill(node, program)
-            what = "chains" if program == "nft" else "rules"
-            measure(node, f"datapath_info, {RULES} {what} of {program} and {2 * LINKS} links", MOST_SECONDS, MOST_MEMORY)
+            objects = "chains" if program == "nft" else "rules"
+            measure(node, f"datapath_info, {RULES} {objects} of {program} and {2 * LINKS} links", MOST_SECONDS, MOST_MEMORY)
     for mode in kube_proxy.MODES:
         with Lab("bench", nodes=[Node("node1")]) as lab:
             node = lab.node("node1")
@@ -50,12 +50,12 @@ def fill(node: NamespaceNode, program: str) -> None:
         node.run(["nft", "-f", "-"], "\n".join(["table ip s {", *(rules.format(number) for number in range(RULES)), "}"]))
 
 
-def measure(node: NamespaceNode, what: str, most_seconds: float, most_memory: int) -> None:
+def measure(node: NamespaceNode, objects: str, most_seconds: float, most_memory: int) -> None:
     seconds = statistics.median(stopwatch(lambda: look(node)) for _round in range(ROUNDS))
     look(node, PEAK)
     memory = int(node.read("/run/peak")) // 1024
-    print(f"{what}: {seconds:.2f} s (target: at most {most_seconds}), {memory} MiB (target: at most {most_memory})")
-    judge(what, seconds <= most_seconds and memory <= most_memory)
+    print(f"{objects}: {seconds:.2f} s (target: at most {most_seconds}), {memory} MiB (target: at most {most_memory})")
+    judge(objects, seconds <= most_seconds and memory <= most_memory)
 
 
 def look(node: NamespaceNode, through: str = "") -> None:

@@ -26,10 +26,10 @@ def main() -> None:
         listing = statistics.median(stopwatch(lambda: list_rules(node)) for _round in range(ROUNDS))
         seconds = task_seconds(lab, ROUNDS, {"ping": PING, "clean-up": CLEAN_UP, "again": CLEAN_UP, "back": PUT_BACK})
         baseline = [ping + listing for ping in seconds["ping"]]
-        what = f"ebtables_cleanup, {RULES} rules, half of them to go"
-        show_ratio(f"{what}: run / (ebtables-save + nft -a list + ping)", seconds["clean-up"], baseline, target=3)
-        show_ratio(f"{what}: converged / the same", seconds["again"], baseline)
-        show_ratio(f"{what}: put back / the same", seconds["back"], baseline)
+        objects = f"ebtables_cleanup, {RULES} rules, half of them to go"
+        show_ratio(f"{objects}: run / (ebtables-save + nft -a list + ping)", seconds["clean-up"], baseline, target=3)
+        show_ratio(f"{objects}: converged / the same", seconds["again"], baseline)
+        show_ratio(f"{objects}: put back / the same", seconds["back"], baseline)
         print(f"    ebtables-save and nft -a list: {listing * 1000:.0f} ms")
 
 

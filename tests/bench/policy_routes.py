@@ -61,11 +61,11 @@ def measure(lab: Lab, rules: list[dict[str, Any]], rounds: int) -> None:
     task_seconds(lab, 0, {"keep": KEEP})
     first = task_seconds(lab, rounds, {"ping": PING, "first": desired, "away": away})
     converged = task_seconds(lab, rounds, {"ping": PING, "again": desired})
-    what = f"policy_routes, {len(rules)} rules"
+    objects = f"policy_routes, {len(rules)} rules"
     baseline = [seconds + batch for seconds in first["ping"]]
-    show_ratio(f"{what}: first run / (ip -batch + ping)", first["first"], baseline, target=3)
+    show_ratio(f"{objects}: first run / (ip -batch + ping)", first["first"], baseline, target=3)
     baseline = [seconds + listing for seconds in converged["ping"]]
-    show_ratio(f"{what}: converged / (ip -j rule, both families + ping)", converged["again"], baseline, target=2)
+    show_ratio(f"{objects}: converged / (ip -j rule, both families + ping)", converged["again"], baseline, target=2)
     print(f"    ip -batch: {batch * 1000:.0f} ms, ip -j rule: {listing * 1000:.0f} ms")
     for state in ("present", "absent"):
         print(f"    peak memory of a run that changes all, {state}: {peak(node, rules, state)} MiB (target: at most 250)")

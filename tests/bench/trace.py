@@ -61,8 +61,8 @@ def main() -> None:
         for title, (options, text) in cases.items():
             baseline = functools.partial(trace, node, options, other) if other else functools.partial(load, node, text)
             seconds = in_turn(ROUNDS, {"ours": functools.partial(trace, node, options, ours), "baseline": baseline})
-            what = "another checkout's" if other else "datapath_info and the load of its rules"
-            show_ratio(f"CPU of a trace, {title} / {what}", seconds["ours"], seconds["baseline"], TARGET if other else None)
+            objects = "another checkout's" if other else "datapath_info and the load of its rules"
+            show_ratio(f"CPU of a trace, {title} / {objects}", seconds["ours"], seconds["baseline"], TARGET if other else None)
         waits = [longest_wait(node) for _round in range(3)]
         print(f"longest wait for links elsewhere, a twin of {LINKS}: {statistics.median(waits) * 1000:.0f} ms")
         judge(f"wait for links within {MOST_WAIT} s", statistics.median(waits) <= MOST_WAIT)

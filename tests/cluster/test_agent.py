@@ -113,9 +113,9 @@ def test_kubectl_datapath_reads_a_node_from_the_agents_pod(cluster: Cluster, del
     delivery.apply()
     delivery.wait()
     node: SystemdNode = cluster.node("node1")
-    done = plugin("snapshot", "--node", node.name)
-    assert done.returncode == 0, done.stderr
-    read = json.loads(done.stdout)
+    completed = plugin("snapshot", "--node", node.name)
+    assert completed.returncode == 0, completed.stderr
+    read = json.loads(completed.stdout)
     assert {entry["table"]["name"] for entry in read["nftables"] if "table" in entry} >= {TABLE}
     assert "eth0" in {link["name"] for link in read["links"]} and read["versions"]["collection"]
     assert not cluster.debug_pods(), "no pod was needed"

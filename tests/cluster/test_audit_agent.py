@@ -73,9 +73,9 @@ def test_kubectl_datapath_audits_a_node_from_the_agents_pod(cluster: Cluster, de
     """The pod may read all that a check needs. The other end of eth0 is outside the node, where no process of the node is."""
     node: SystemdNode = cluster.node("node1")
     node.run(["ip", "rule", "add", *RULE.split()])
-    done = plugin("audit", "--node", node.name, "--json")
+    result = plugin("audit", "--node", node.name, "--json")
     node.run(["ip", "rule", "del", *RULE.split()])
-    assert CHECK in [entry["id"] for entry in json.loads(done.stdout)["findings"] if entry["state"] == "present"], done.stderr
+    assert CHECK in [entry["id"] for entry in json.loads(result.stdout)["findings"] if entry["state"] == "present"], result.stderr
     read = json.loads(plugin("snapshot", "--node", node.name).stdout)
     assert [(entry["subset"], entry["object"]) for entry in read["unread"]] == [("links", "eth0")]
     assert read["iptables"] and read["cni"], "the rules of kube-proxy, and a file of the node"

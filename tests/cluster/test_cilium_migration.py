@@ -52,9 +52,9 @@ class Site:
 
     def play(self, *arguments: str, **variables: Any) -> Played:
         """Apply the profile to node1."""
-        named = {f"cilium_migration_{name}": value for name, value in {"grace": 2, **variables}.items()}
-        named |= {"kubenode_target": "node1", "cilium_migration_kubectl": [str(self._kubectl)]}
-        return playbook.play(self._inventory, "kubenode.datapath.cilium_migration", *arguments, variables=named).well()
+        prefixed = {f"cilium_migration_{name}": value for name, value in {"grace": 2, **variables}.items()}
+        prefixed |= {"kubenode_target": "node1", "cilium_migration_kubectl": [str(self._kubectl)]}
+        return playbook.play(self._inventory, "kubenode.datapath.cilium_migration", *arguments, variables=prefixed).well()
 
     def addresses(self, workload: str) -> set[str]:
         return {pod.ipv4 for pod in self._pods(workload)}

@@ -53,6 +53,6 @@ def test_a_pod_of_each_node_has_an_address_of_each_family_out_of_the_nodes_subne
 @pytest.mark.sample
 def test_the_settings_of_this_machines_kernel_stay(cluster: Cluster) -> None:
     """kubelet sets kernel.panic to 10 on a node of its own."""
-    shown = cluster.node("node1").read("/proc/sys/kernel/panic").strip()
+    output = cluster.node("node1").read("/proc/sys/kernel/panic").strip()
     with open("/proc/sys/kernel/panic") as setting:
-        assert shown == "10" != setting.read().strip()
+        assert output == "10" != setting.read().strip()

@@ -46,8 +46,8 @@ class Site:
 
     def play(self, **variables: Any) -> Played:
         given = {"layout": "custom", "enis": eni.described(self.node), "pod_interfaces": ["veth-*"], **variables}
-        named = {f"eni_policy_routing_{name}": value for name, value in given.items()}
-        return playbook.play(self._inventory, PLAYBOOK, "--limit=node1", variables=named).well()
+        prefixed = {f"eni_policy_routing_{name}": value for name, value in given.items()}
+        return playbook.play(self._inventory, PLAYBOOK, "--limit=node1", variables=prefixed).well()
 
     def call_load_balancer(self, limit: float = 3.0) -> Answer | None:
         return Prober(self.pod).http(ADDRESS, 80, limit, tries=1)

@@ -27,9 +27,9 @@ def test_a_packet_is_followed_through_a_node_and_the_pod_that_read_it_is_deleted
     node: SystemdNode = cluster.node("node1")
     (pod,) = (pod for pod in cluster.pods_of("app=read") if pod.node == node.name)
     packet = f"tcp {place.CLIENT_IPV4} > {node.ipv4}:{cluster.node_port('read')} in eth0"
-    done = plugin("--node", node.name, "--image", SERVER, "--json", packet)
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    completed = plugin("--node", node.name, "--image", SERVER, "--json", packet)
+    assert completed.returncode == 0, completed.stderr
+    answer = json.loads(completed.stdout)
     assert (answer["packet"]["destination"], answer["packet"]["destination_port"]) == (pod.ipv4, SERVER_PORT)
     assert answer["reply"]["verdict"] == "forwarded"
     assert not (node.exists("/tmp/kubenode-datapath") or "kubenode-datapath" in node.run(["ps", "-ef"]).stdout)
@@ -38,6 +38,6 @@ def test_a_packet_is_followed_through_a_node_and_the_pod_that_read_it_is_deleted
 
 
 def test_a_node_that_is_not_there_is_an_error_in_one_line(cluster: Cluster, plugin: Plugin) -> None:
-    done = plugin("snapshot", "--node", "node9", "--image", SERVER)
-    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1) and '"node9" not found' in done.stderr
+    completed = plugin("snapshot", "--node", "node9", "--image", SERVER)
+    assert (completed.returncode, len(completed.stderr.splitlines())) == (3, 1) and '"node9" not found' in completed.stderr
     assert cluster.debug_pods() == []

@@ -68,8 +68,8 @@ def main() -> int:
     rows: dict[int, Row] = {}
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as workers:  # the work is done in other processes
         running = {workers.submit(examine, operation, options.every): n for n, operation in enumerate(chosen)}
-        for done in concurrent.futures.as_completed(running):
-            row = rows[running[done]] = done.result()
+        for result in concurrent.futures.as_completed(running):
+            row = rows[running[result]] = result.result()
             print(
                 f"{row.module}, {row.operation}: {row.kills} faults, {len(row.bad)} bad",
                 *row.bad,

@@ -132,14 +132,14 @@ class Place:
                     os.killpg(make.pid, strike.number)
                 else:
                     os.kill(make.pid if strike.target == "make" else next(iter(processes), make.pid), strike.number)
-            left = ["the run has not ended"]
-            while left and time.monotonic() < struck + LIMIT:
+            leftover_files = ["the run has not ended"]
+            while leftover_files and time.monotonic() < struck + LIMIT:
                 time.sleep(0.1)
-                left = ["make"] * (make.poll() is None) + self._left(processes, namespaces)
+                leftover_files = ["make"] * (make.poll() is None) + self._left(processes, namespaces)
             if make.poll() is None:
                 os.killpg(make.pid, signal.SIGKILL)
                 make.wait()
-        return left
+        return leftover_files
 
     def failure(self, limit: float = 600) -> list[str]:
         """Run to the end without a strike; return what was printed if it fails within ``limit`` seconds."""
@@ -151,18 +151,18 @@ class Place:
 
     def _left(self, processes: Mapping[int, str], namespaces: set[str]) -> list[str]:
         """Objects of the run: processes, mounts, cgroups, loop devices. Namespaces and links end with the processes."""
-        left = [f"process {pid} {name}" for pid, name in processes.items() if name and _identity(pid) == name]
+        leftover_files = [f"process {pid} {name}" for pid, name in processes.items() if name and _identity(pid) == name]
         for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
             if pid not in processes and _namespace(pid) in namespaces:
-                left.append(f"process {pid} {_identity(pid)}")
+                leftover_files.append(f"process {pid} {_identity(pid)}")
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-        left += [f"mount {line.split()[4]}" for line in mounts if str(self._folder) in line]
+        leftover_files += [f"mount {line.split()[4]}" for line in mounts if str(self._folder) in line]
         labs = self._labs() - self._other_labs
-        left += [f"cgroup {lab}" for parent in leftovers.cgroups() for lab in os.listdir(parent) if lab in labs]
+        leftover_files += [f"cgroup {lab}" for parent in leftovers.cgroups() for lab in os.listdir(parent) if lab in labs]
         for file in Path("/sys/block").glob("loop*/loop/backing_file"):
             with contextlib.suppress(OSError):
-                left += [f"loop device of {text}" for text in [file.read_text()] if str(self._folder) in text]
-        return left
+                leftover_files += [f"loop device of {text}" for text in [file.read_text()] if str(self._folder) in text]
+        return leftover_files
 
     def _labs(self) -> set[str]:
         return {lab.name for lab in (self.cache / "containers").glob("*-*")}
@@ -224,10 +224,10 @@ def strike_all(works: Mapping[str, Work]) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, and so would the runs
     results = 0
     bad = 0
-    for event, left in examine(works):
+    for event, leftover_files in examine(works):
         results += 1
-        bad += bool(left)
-        print(f"{event}: {'; '.join(left) or 'nothing is left'}", flush=True)
+        bad += bool(leftover_files)
+        print(f"{event}: {'; '.join(leftover_files) or 'nothing is left'}", flush=True)
     print(f"{results} interruptions and next runs, {bad} bad")
     return bad
 

@@ -173,9 +173,9 @@ class Examination:
         if operation.before is not None:
             self._succeed(operation.before)
         self._former = self._site.state()
-        done = self._succeed(operation.after)
-        self._undisturbed = done.points
-        self._changes = (done.result or {})["changed"]
+        outcome = self._succeed(operation.after)
+        self._undisturbed = outcome.points
+        self._changes = (outcome.result or {})["changed"]
         self._desired = self._site.state()
         self._good = [self._former, self._desired]
         self._converged()
@@ -183,7 +183,7 @@ class Examination:
             self._go_back(back)
             self._start()
             self._succeed(operation.after)
-        return done
+        return outcome
 
     def strike(self, fault: Fault, point: Point | None) -> None:
         """Raises Broken."""
@@ -257,13 +257,13 @@ class Examination:
 
     def _succeed(self, options: Options) -> Outcome:
         self._is_clean = False
-        done = self._site.run(options)
-        if done.is_hung or done.result is None or done.result.get("failed"):
-            told = (done.result or {}).get("msg", done.output)
+        outcome = self._site.run(options)
+        if outcome.is_hung or outcome.result is None or outcome.result.get("failed"):
+            told = (outcome.result or {}).get("msg", outcome.output)
             raise Broken(f"a run with {dict(options)} fails: {told}")
-        if done.left:
-            raise Broken(f"after a run goes on: {'; '.join(done.left)}")
-        return done
+        if outcome.left:
+            raise Broken(f"after a run goes on: {'; '.join(outcome.left)}")
+        return outcome
 
     def _start(self) -> None:
         """Brings the node to the former state."""
@@ -313,7 +313,7 @@ def examine(operation: Operation, stage: Stage, every: int = 1) -> Row:
 
 def _removed(here: State) -> State:
     """The state without what a run can no longer remove from a read-only disk: its lock and its temporary files."""
-    return {**here, "files": {path: what for path, what in here["files"].items() if not TEMPORARY.search(path)}}
+    return {**here, "files": {path: text for path, text in here["files"].items() if not TEMPORARY.search(path)}}
 
 
 def _difference(here: State, expected: State) -> str:

@@ -85,14 +85,14 @@ def test_a_full_disk_is_one_to_the_module(stage: runner.Stage) -> None:
     with closing(runner.Site(PROBE, stage)) as site:
         number = next(n for n, point in enumerate(site.run({}).points, 1) if point.call == "write" and point.needs_space)
         site.run(cases.ABSENT)
-        done = site.run({}, Fault(kinds.DISK_FULL, number))
-    assert done.result is not None and "No space left on device" in done.result["msg"]
+        result = site.run({}, Fault(kinds.DISK_FULL, number))
+    assert result.result is not None and "No space left on device" in result.result["msg"]
 
 
 @pytest.mark.parametrize("kind", kinds.CHILDREN)
 def test_a_child_is_struck_once(stage: runner.Stage, kind: str) -> None:
     with closing(runner.Site(PROBE, stage)) as site:
         site.run({})
-        done = site.run({}, Fault(kind, 1))
-    started = [point.what for point in done.points if point.call == "execve" and point.by != "sh"]
+        result = site.run({}, Fault(kind, 1))
+    started = [point.what for point in result.points if point.call == "execve" and point.by != "sh"]
     assert [what.startswith("/bin/sh -c") for what in started][:2] in ([True], [True, False])

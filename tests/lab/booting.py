@@ -41,13 +41,13 @@ class BootingNode(ClusterNode):
         if state not in states:
             failed = self.run(["systemctl", "list-units", "--failed", "--no-legend", "--plain"]).stdout
             names = [line.split()[0] for line in failed.splitlines()]
-            shown = self.run(["systemctl", "status", "--no-pager", "--full", "--lines=30", *names], check=False).stdout
-            raise LabError(f"{self.name} booted, but some units failed:\n{failed}{shown}")
+            output = self.run(["systemctl", "status", "--no-pager", "--full", "--lines=30", *names], check=False).stdout
+            raise LabError(f"{self.name} booted, but some units failed:\n{failed}{output}")
         return state
 
     def last_lines(self) -> str:
-        shown = self.run(_JOURNAL, check=False, timeout=20)
-        return f"the journal of {self.name} ends with:\n{shown.stdout}{shown.stderr}"
+        output = self.run(_JOURNAL, check=False, timeout=20)
+        return f"the journal of {self.name} ends with:\n{output.stdout}{output.stderr}"
 
     def module(
         self,

@@ -125,5 +125,5 @@ def dhcpv6_source(router: LoadBalancer, node: Machine, destination: str | None =
 
 
 def _link_local_address(node: Machine) -> str:
-    shown = node.run(["ip", "-6", "-oneline", "address", "show", "dev", "eth0", "scope", "link"]).stdout
-    return str(re.findall(r"inet6 (\S+)/64", shown)[0])
+    output = node.run(["ip", "-6", "-oneline", "address", "show", "dev", "eth0", "scope", "link"]).stdout
+    return str(re.findall(r"inet6 (\S+)/64", output)[0])

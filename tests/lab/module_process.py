@@ -42,14 +42,14 @@ def run(
         stdin, out, err = (open_files.enter_context(tempfile.TemporaryFile()) for _number in range(3))
         stdin.write(arguments.encode(errors="surrogateescape"))
         stdin.seek(0)
-        ours, theirs = (open_files.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        own_end, theirs = (open_files.enter_context(end) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         request = json.dumps({"pid": pid, "name": name, "environment": dict(environment)}).encode()
         descriptors = [file.fileno() for file in (stdin, out, err, theirs)]
         socket.send_fds(_server(), [request], descriptors)
         theirs.close()
-        child = int(_received(ours, 30, name))
+        child = int(_received(own_end, 30, name))
         try:
-            status = int(_received(ours, timeout, name))
+            status = int(_received(own_end, timeout, name))
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
@@ -69,13 +69,13 @@ def _received(reply: socket.socket, timeout: float, name: str) -> str:
 @functools.cache
 def _server() -> socket.socket:
     """This end of the socket to the server, which ends when this process does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    own_end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     subprocess.Popen(
         [sys.executable, __file__, SERVE, str(theirs.fileno())],
         pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd="/", env={"LANG": "C.UTF-8"},
     )  # fmt: skip
     theirs.close()
-    return ours
+    return own_end
 
 
 # The server

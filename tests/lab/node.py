@@ -245,11 +245,11 @@ class NamespaceNode(ClusterNode):
         environment = {"PYTHONPATH": str(collections or collection.link())}
         if through:
             command = [*through, sys.executable, module_process.PROGRAM, full_name]
-            done = self.run(command, text, check=False, timeout=timeout, environment=environment)
+            result = self.run(command, text, check=False, timeout=timeout, environment=environment)
         else:
             entering.refuse_host(self.pid)
-            done = module_process.run(self.pid, full_name, text, timeout, {**entering.ENVIRONMENT, **environment})
-        return _result(done) if collections else _documented(name, _result(done))
+            result = module_process.run(self.pid, full_name, text, timeout, {**entering.ENVIRONMENT, **environment})
+        return _result(result) if collections else _documented(name, _result(result))
 
     def snapshot(self) -> dict[str, Any]:
         """A snapshot as of every node; its files by their differences from the host's.
@@ -260,15 +260,21 @@ class NamespaceNode(ClusterNode):
         return {**snapshot.network(self), "files": snapshot.files(self._layers, FOLDERS)}
 
 
-def _result(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def _result(completed: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """The JSON that a module printed, or the way in which it died."""
     try:
-        result: dict[str, Any] = json.loads(done.stdout)
+        result: dict[str, Any] = json.loads(completed.stdout)
     except json.JSONDecodeError:
-        message = f"the module ended with {done.returncode} and no result"
-        return {"failed": True, "rc": done.returncode, "msg": message, "stdout": done.stdout, "stderr": done.stderr}
-    result.setdefault("failed", done.returncode != 0)
-    result.setdefault("rc", done.returncode)
+        message = f"the module ended with {completed.returncode} and no result"
+        return {
+            "failed": True,
+            "rc": completed.returncode,
+            "msg": message,
+            "stdout": completed.stdout,
+            "stderr": completed.stderr,
+        }
+    result.setdefault("failed", completed.returncode != 0)
+    result.setdefault("rc", completed.returncode)
     return result
 
 

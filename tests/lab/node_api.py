@@ -20,9 +20,9 @@ READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeart
 
 
 def node(name: str, address: str, provider_id: str = "", **labels: str) -> dict[str, Any]:
-    named = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
+    labels_of_node = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
     return {
-        "metadata": {"name": name, "labels": named, "creationTimestamp": "2026-11-20T10:00:00Z"},
+        "metadata": {"name": name, "labels": labels_of_node, "creationTimestamp": "2026-11-20T10:00:00Z"},
         "spec": {"providerID": provider_id, "podCIDRs": ["10.244.0.0/24"]},
         "status": {
             "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],

@@ -138,8 +138,8 @@ def _first(attempt: Callable[[], _T], tries: int) -> _T | None:
 
 def _answered(receiver: socket.socket, timeout: float, is_answer: Callable[[bytes], bool]) -> bool:
     """Read until the answer is there; raises TimeoutError after ``timeout`` seconds, also if other data arrives."""
-    for left in _remaining(timeout):
-        receiver.settimeout(left)
+    for seconds in _remaining(timeout):
+        receiver.settimeout(seconds)
         if is_answer(receiver.recv(65535)):
             return True
     raise TimeoutError
@@ -148,5 +148,5 @@ def _answered(receiver: socket.socket, timeout: float, is_answer: Callable[[byte
 def _remaining(timeout: float) -> Iterator[float]:
     """Yields the seconds left, until there are none."""
     deadline = time.monotonic() + timeout
-    while (left := deadline - time.monotonic()) > 0:
-        yield left
+    while (seconds := deadline - time.monotonic()) > 0:
+        yield seconds

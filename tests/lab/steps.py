@@ -50,15 +50,15 @@ class Steps:
         predicted = self.run(check=True, **options)
         assert predicted["changed"]
         assert self.node.snapshot() == before
-        done = self.run(**options)
-        assert done == predicted
+        result = self.run(**options)
+        assert result == predicted
         after = self.node.snapshot()
         assert after != before
         for check in (True, False):
             again = self.run(check=check, **options)
             assert (again["changed"], again["diff"]) == (False, [])
             assert self.node.snapshot() == after
-        return done
+        return result
 
 
 def of(module: str) -> tuple[Callable[..., dict[str, Any]], Callable[..., str], Callable[..., dict[str, Any]]]:

@@ -42,8 +42,8 @@ class Theft:
 
     def resolved(self, pod: InnerPod) -> str | None:
         """The MAC that the sender has received for the pod's address."""
-        shown = self.sender.run_from_host(["ip", "-json", "neighbour", "show", pod.address, "dev", "eth0"])
-        return next((entry.get("lladdr") for entry in json.loads(shown)), None)
+        output = self.sender.run_from_host(["ip", "-json", "neighbour", "show", pod.address, "dev", "eth0"])
+        return next((entry.get("lladdr") for entry in json.loads(output)), None)
 
     def happens(self, ebtables: str) -> None:
         """Assert that the trouble occurs with the rules of this ``ebtables``, and not without the stale ones. No rule is left."""

@@ -232,12 +232,12 @@ class UplinkLab(Cloud):
 
     def lost(self, family: Addresses = V4) -> list[str]:
         """The requests of the client by eth1 that are not answered."""
-        return [what for what, (address, port) in requests(family).items() if self.fetch(address, port) is None]
+        return [names for names, (address, port) in requests(family).items() if self.fetch(address, port) is None]
 
     def refused(self) -> int:
         """How many packets the router has dropped for their source address."""
-        shown = self.router.run_from_host(["nft", "list", "counters"])
-        return int(shown.split("packets ")[1].split()[0])
+        output = self.router.run_from_host(["nft", "list", "counters"])
+        return int(output.split("packets ")[1].split()[0])
 
 
 # The check is of packets that the router forwards between networks, not of those that its bridge forwards.

@@ -100,7 +100,7 @@ class VmNode(BootingNode):
         if not shutil.which(_QEMU):
             raise LabError(f"{_QEMU} is not installed, so no VM can run; apt-get install qemu-system-x86")
         taps = [links.tap(cable.machine, cable.link) for cable in cables]
-        ours, theirs = socket.socketpair()
+        own_end, theirs = socket.socketpair()
         qemu = self._qemu([cable.mac for cable in cables], taps, theirs.fileno(), network)
         self._console.parent.mkdir(parents=True, exist_ok=True)
         with open(self._console, "wb") as console:
@@ -120,7 +120,7 @@ class VmNode(BootingNode):
         for descriptor in (*taps, theirs.detach()):
             os.close(descriptor)
         try:
-            self._qmp = Qmp(ours)
+            self._qmp = Qmp(own_end)
         except LabError as error:
             raise LabError(f"{self.name}: {error}\n{self._console.read_text(errors='replace')}") from error
         self._endings.callback(self._qmp.close)

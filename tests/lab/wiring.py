@@ -45,7 +45,7 @@ def connect_front(front: LoadBalancer, client: Client) -> None:
     links.compute_checksums(client, ["eth0"])
 
 
-def connect(node: ClusterNode, front: LoadBalancer, others: Sequence[ClusterNode], advertised: bool) -> None:
+def connect(node: ClusterNode, front: LoadBalancer, other_nodes: Sequence[ClusterNode], advertised: bool) -> None:
     """A node and its pods. ``advertised``: its IPv6 default route is left to the load balancer's advertisements."""
     node.run_from_host(["sh", "-c", FORWARDING_NETWORK])
     port = node.place.port
@@ -67,7 +67,7 @@ def connect(node: ClusterNode, front: LoadBalancer, others: Sequence[ClusterNode
             f"route add default via {place.ROUTER_IPV4}",
         ]
         + ([] if advertised else [f"route add default via {PROBE_SOURCE} dev eth0"])
-        + _others_routes(others)
+        + _others_routes(other_nodes)
         + [line for index, pod in enumerate(node.pods) for line in (_pod_link(pod, index), *_pod_route(pod))]
     )
     for pod in node.pods:
@@ -96,9 +96,9 @@ def start_vm(node: VmNode, front: LoadBalancer, advertised: bool) -> None:
         _address_pod(pod)
 
 
-def connect_booted(node: VmNode, others: Sequence[ClusterNode]) -> None:
+def connect_booted(node: VmNode, other_nodes: Sequence[ClusterNode]) -> None:
     """Complete the boot of a VM: as on any node, pods get their network from a CNI later."""
-    node.ip(_others_routes(others) + [line for pod in node.pods for line in _pod_route(pod)])
+    node.ip(_others_routes(other_nodes) + [line for pod in node.pods for line in _pod_route(pod)])
 
 
 def _boot_arguments(node: VmNode, advertised: bool) -> list[str]:
@@ -112,8 +112,8 @@ def _boot_arguments(node: VmNode, advertised: bool) -> list[str]:
     ]
 
 
-def _others_routes(others: Sequence[ClusterNode]) -> list[str]:
-    return [f"route replace {other.pod_subnet} via {other.address}" for other in others]
+def _others_routes(other_nodes: Sequence[ClusterNode]) -> list[str]:
+    return [f"route replace {other.pod_subnet} via {other.address}" for other in other_nodes]
 
 
 def _pod_link(pod: Pod, index: int) -> str:

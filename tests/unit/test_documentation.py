@@ -20,22 +20,22 @@ DOCS = TESTS.parent / "docs"
 
 
 def test_the_list_of_guides_for_the_ansible_documentation_names_each_guide() -> None:
-    named = re.findall(r"/docs/([\w-]+\.md)>", (DOCS / "docsite/rst/guides.rst").read_text())
-    assert sorted(named) == sorted(path.name for path in DOCS.glob("*.md"))
+    listed = re.findall(r"/docs/([\w-]+\.md)>", (DOCS / "docsite/rst/guides.rst").read_text())
+    assert sorted(listed) == sorted(path.name for path in DOCS.glob("*.md"))
 
 
 @pytest.mark.parametrize("page", ["reliability.md", "threat-model.md"])
 def test_each_promise_names_tests_that_exist(page: str) -> None:
-    named = re.findall(r"^- `([\w/]+\.py)::(\w+)`", (DOCS / page).read_text(), re.MULTILINE)
-    assert named
-    missing = [name for path, name in named if f"def {name}(" not in (TESTS / path).read_text()]
+    listed = re.findall(r"^- `([\w/]+\.py)::(\w+)`", (DOCS / page).read_text(), re.MULTILINE)
+    assert listed
+    missing = [name for path, name in listed if f"def {name}(" not in (TESTS / path).read_text()]
     assert not missing
 
 
 def test_the_site_has_each_guide_in_a_list() -> None:
     """A page in none of the lists fails the build of the site, which `make test` leaves out."""
-    named = re.findall(r"^docs/([\w-]+)$", (DOCS / "docsite/site/index.md").read_text(), re.MULTILINE)
-    assert sorted(named) == sorted(path.stem for path in DOCS.glob("*.md"))
+    listed = re.findall(r"^docs/([\w-]+)$", (DOCS / "docsite/site/index.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(path.stem for path in DOCS.glob("*.md"))
 
 
 def test_the_drawings_are_those_of_their_descriptions() -> None:

@@ -57,9 +57,9 @@ def act(variables: Result, role: str, transport: str = "ssh") -> Result:
         delegate_to=None, no_log=False,
     )  # fmt: skip
     connection = types.SimpleNamespace(transport=transport, _shell=types.SimpleNamespace(tmpdir=None))
-    own = trusted(variables)
-    action = ActionModule(task, connection, None, loader, Templar(loader=loader, variables=own), None)
-    return action.run(task_vars=own)
+    own_variables = trusted(variables)
+    action = ActionModule(task, connection, None, loader, Templar(loader=loader, variables=own_variables), None)
+    return action.run(task_vars=own_variables)
 
 
 def check(role: str, given: Result, **more: t.Any) -> list[str]:

@@ -335,5 +335,5 @@ def test_the_release_hands_its_artefacts_to_each_place() -> None:
     pytest.importorskip("cyclonedx")  # of the SBOM; the oldest Python has no tools of a release
     publication = importlib.import_module("publishing.publication")
     text = "".join((WORKFLOWS / f"{name}.yml").read_text() for name in ("release", "docs"))
-    named = set(re.findall(r"PLACE=([a-z]+)|- place: ([a-z]+)", text))
-    assert {first or second for first, second in named} == set(publication.PLACES)
+    places = set(re.findall(r"PLACE=([a-z]+)|- place: ([a-z]+)", text))
+    assert {first or second for first, second in places} == set(publication.PLACES)

@@ -57,12 +57,12 @@ class Image:
         before = self.files()
         predicted = self.run(module, "--check", **options)
         assert predicted["changed"] and self.files() == before
-        done = self.run(module, **options)
-        assert done["changed"]
+        result = self.run(module, **options)
+        assert result["changed"]
         after = self.files()
         assert not self.run(module, "--check", **options)["changed"] and not self.run(module, **options)["changed"]
         assert self.files() == after
-        return done
+        return result
 
     def files(self) -> dict[str, str]:
         return {path: entry for path, entry in self.build.tree().items() if not path.startswith(NOTES)}

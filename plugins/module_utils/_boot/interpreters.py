@@ -112,9 +112,9 @@ def interpreter(backend: files.Files, systemd: units.Units, unit: t.Callable[[st
     unit: gives the unit for an interpreter. Raises Refusal if the node has no suitable interpreter.
     """
     current = backend.read(unit_files.path_of(unit("").name))
-    named = boot_unit.interpreter(current.text) if isinstance(current, files.Content) else ""
-    if named and current == files.Content(HEADING + unit(named).text) and is_lasting(named):
-        name = unit(named).name
+    of_unit = boot_unit.interpreter(current.text) if isinstance(current, files.Content) else ""
+    if of_unit and current == files.Content(HEADING + unit(of_unit).text) and is_lasting(of_unit):
+        name = unit(of_unit).name
         if systemd.is_active(name) or not systemd.is_running() or systemd.verdict(name) is not UnitVerdict.FAILED:
-            return named
+            return of_unit
     return choose()

@@ -42,18 +42,18 @@ class Checkpoint:
         kinds = {
             type(backend) for resource, _plan in surveyed for backend in resource.backends if isinstance(backend, UndoBackend)
         }
-        known = vocabulary(kinds)
+        operations = vocabulary(kinds)
         steps = [step for _resource, plan in changing(surveyed) for step in plan.steps]
         record = self._arm(
             sorted({codec.name_of(kind).rpartition(".")[0] for kind in kinds}),
             library.loaded(step.undo for step in steps),
-            [len(codec.encode(step.undo, known)) for step in steps if isinstance(step.undo, t.get_args(files.Operation))],
+            [len(codec.encode(step.undo, operations)) for step in steps if isinstance(step.undo, t.get_args(files.Operation))],
         )
 
         def note(resource: Resource, step: Step) -> None:
             if step.undo is not None:
                 backend = codec.name_of(type(backend_of(resource, step.undo)))
-                checkpoint_backend.note(codec.encode(JournalEntry(step.summary, backend, step.undo, step.is_backup), known))
+                checkpoint_backend.note(codec.encode(JournalEntry(step.summary, backend, step.undo, step.is_backup), operations))
 
         try:
             yield note

@@ -235,7 +235,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     """
     # The program's archive loads the backends of its run, and no others.
     kinds = {codec.name_of(kind): kind for kind in UndoBackend.__subclasses__()}
-    known = vocabulary(kinds.values())
+    operations = vocabulary(kinds.values())
     lines = [*reversed(checkpoint_backend.entries())]
     checkpoint_backend.spend_reserve()
     results = [_Undo(is_passing=True)] * len(lines)
@@ -244,7 +244,7 @@ def replay(armed: Armed, reason: str) -> RolledBack:
         for number, line in enumerate(lines):
             if results[number].is_passing:
                 are_undone = all(result.is_complete for result in results[:number])
-                results[number] = _undo(line, known, kinds, are_undone)
+                results[number] = _undo(line, operations, kinds, are_undone)
         if not any(result.failed and result.is_passing for result in results):
             break
     return RolledBack(
@@ -255,11 +255,11 @@ def replay(armed: Armed, reason: str) -> RolledBack:
     )
 
 
-def _undo(line: str, known: codec.Vocabulary, kinds: t.Mapping[str, type[UndoBackend]], are_undone: bool) -> _Undo:
+def _undo(line: str, operations: codec.Vocabulary, kinds: t.Mapping[str, type[UndoBackend]], are_undone: bool) -> _Undo:
     """Undo the step of a line of the journal. are_undone: whether all later steps are undone."""
     summary, left = line[:80], ""
     try:
-        entry: JournalEntry = codec.decode(line, known)
+        entry: JournalEntry = codec.decode(line, operations)
         summary = entry.summary
         if entry.is_backup and not are_undone:
             return _Undo(left=f"{summary}: it may have objects that could not be restored", is_passing=True)

@@ -182,7 +182,7 @@ def desired(
     primary = next(interface for interface in enis if interface.primary)
     if primary.name in ways:
         raise Invalid("interface_marks", primary.name, "of secondary ENIs; the option mark is that of the primary ENI")
-    others = [interface for interface in enis if interface.name and interface is not primary]
+    secondary = [interface for interface in enis if interface.name and interface is not primary]
     for interface in enis:
         if interface.pods and (interface is primary or not layout.from_pod):
             why = "table main routes the primary ENI's pods" if interface is primary else f"{name} routes the ENI's pods itself"
@@ -193,8 +193,8 @@ def desired(
     is_marked, has_tables = MARK_RULE in parts, TABLES in parts
     if has_tables:
         _check_room(layout, enis)
-    left_out = _without_table(layout, others if has_tables or (is_marked and ways) else [])
-    routed = [interface for interface in others if interface.name not in left_out]
+    left_out = _without_table(layout, secondary if has_tables or (is_marked and ways) else [])
+    routed = [interface for interface in secondary if interface.name not in left_out]
     marked = [interface for interface in routed if interface.name in ways] if is_marked else []
     served = routed if has_tables else []
     return DesiredLayout(
@@ -213,7 +213,7 @@ def desired(
         mask,
         [{"name": name, "mark": f"{number:#x}"} for name, number in ways.items()],
         layout.marks_itself,
-        [{"dev": interface.name, "address": address} for interface in others for address in interface.addresses["ipv4"][:1]],
+        [{"dev": interface.name, "address": address} for interface in secondary for address in interface.addresses["ipv4"][:1]],
         left_out if has_tables else {name: first for name, first in left_out.items() if name in ways},
     )
 

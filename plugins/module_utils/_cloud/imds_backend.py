@@ -98,12 +98,12 @@ def asking(read: Read[T], cloud: str = "auto", endpoint: str | None = None) -> t
     read: interfaces() or primary_ipv6().
     cloud: "auto" for the cloud that the firmware names, or else the first that answers.
     """
-    known = cloud_by_firmware() if cloud == "auto" else cloud
+    name = cloud_by_firmware() if cloud == "auto" else cloud
 
     def ask(seconds: float) -> tuple[str, T]:
-        if known is None:
+        if name is None:
             return search(read, endpoint, seconds)
-        return known, read(known, endpoint or ENDPOINTS[known], seconds)
+        return name, read(name, endpoint or ENDPOINTS[name], seconds)
 
     return ask
 

@@ -51,13 +51,13 @@ def of_rules(rules: t.Iterable[tuple[Rule, int]], protocol: int) -> t.Iterator[F
     yield from (ForeignMark(rule.fwmark, rule.fwmask, str(rule)) for rule, owner in rules if owner != protocol and rule.fwmark)
 
 
-def of_tables(tables: t.Iterable[Table], own: str, comment: str = "") -> t.Iterator[ForeignMark]:
+def of_tables(tables: t.Iterable[Table], own_table: str, comment: str = "") -> t.Iterator[ForeignMark]:
     """Yield the marks that rules of chains set, copy and test.
 
-    own: name of the collection's table. comment: a part of those of rules that are not foreign; empty for none.
+    own_table: name of the collection's table. comment: a part of those of rules that are not foreign; empty for none.
     """
     for table in tables:
-        for rule in table.rules() if table.name != own else ():
+        for rule in table.rules() if table.name != own_table else ():
             if not (comment and comment in rule.comment):
                 owner = f"table {table}, chain {rule.chain}"
                 written = (_written(each.bits, each.kind) for each in rule.statements if each.kind in FIELDS and each.bits)
@@ -70,9 +70,9 @@ def _written(bits: t.Any, field: str) -> tuple[int, int]:
 
     Each bit of a part that is copied may be set.
     """
-    kept, copied = (bits.packet, bits.connection) if field == PACKET_MARK else (bits.connection, bits.packet)
+    written, copied = (bits.packet, bits.connection) if field == PACKET_MARK else (bits.connection, bits.packet)
     value = (bits.constant if bits.constant != ALL else 0) | (copied if copied != ALL else 0)
-    return value, ALL & ~kept | value
+    return value, ALL & ~written | value
 
 
 def _tested(text: str) -> tuple[int, int]:
@@ -85,5 +85,5 @@ def _tested(text: str) -> tuple[int, int]:
 
 
 def bits(marks: t.Iterable[ForeignMark]) -> int:
-    """Return the bits that marks have."""
+    """Return a number that has each bit which one of the marks has; 0 without marks."""
     return functools.reduce(operator.or_, (mark.value for mark in marks), 0)

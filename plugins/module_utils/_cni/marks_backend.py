@@ -55,12 +55,12 @@ def _read(run: process.Runner, of_kernel: t.Iterable[tuple[str, str]], legacy: t
         used = [name for name in legacy_tables(names) if legacy is LEGACY or name in TABLES]
         path = process.find(program) if used else None
         for name in used:
-            done = run([path, "-t", name], None) if path else None
-            if done is None or done.rc:
-                reason = f"{program} failed ({done.stderr.strip()})" if done else f"{program} is not installed"
+            result = run([path, "-t", name], None) if path else None
+            if result is None or result.rc:
+                reason = f"{program} failed ({result.stderr.strip()})" if result else f"{program} is not installed"
                 unread.append(f"{UNREAD.format(name)}: {reason}.")
             else:
-                tables.append(iptables_save.read(family, name, done.stdout, ruleset.LEGACY))
+                tables.append(iptables_save.read(family, name, result.stdout, ruleset.LEGACY))
     return Read(tables, " ".join(unread))
 
 
@@ -77,12 +77,12 @@ WIREGUARD = "wireguard"  # the kind of a link
 DIAGNOSING = {"tcp_diag": (socket.IPPROTO_TCP, "TCP"), "udp_diag": (socket.IPPROTO_UDP, "UDP")}
 
 
-def foreign(tables: t.Iterable[Table], protocol: int, own: str, comment: str = "") -> list[ForeignMark]:
+def foreign(tables: t.Iterable[Table], protocol: int, own_table: str, comment: str = "") -> list[ForeignMark]:
     """Return the marks. tables: those of the node. The other arguments are those of foreign_marks. Raises Failure."""
     return [
         *foreign_marks.of_rules(routing_backend.listed_rules(), protocol),
         *of_links(),
-        *foreign_marks.of_tables(tables, own, comment),
+        *foreign_marks.of_tables(tables, own_table, comment),
         *_of_sockets(),
     ]
 

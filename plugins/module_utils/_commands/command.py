@@ -82,7 +82,7 @@ def _allocated(script: str) -> int:
     return sum(nft_listing.allocated(_divided(words[words.index("{") + 1 : -1], "a set")) for words in created)
 
 
-def _divided(tokens: t.Sequence[str], what: str) -> list[list[str]]:
+def _divided(tokens: t.Sequence[str], name: str) -> list[list[str]]:
     """Return the parts between semicolons that are in no braces. Raises Unfit if braces do not match."""
     parts: list[list[str]] = [[]]
     depth = 0
@@ -95,7 +95,7 @@ def _divided(tokens: t.Sequence[str], what: str) -> list[list[str]]:
         else:
             parts[-1].append(token)
     if depth:
-        raise Unfit(f"{what} in which each brace has its counterpart")
+        raise Unfit(f"{name} in which each brace has its counterpart")
     return [part for part in parts if part]
 
 
@@ -136,30 +136,30 @@ def _check_nft_contents(verb: str, kind: str, tokens: t.Sequence[str]) -> None:
 
 def _table_words(language: Language, words: t.Sequence[str]) -> list[str]:
     """Return the arguments, with the table first. Raises Unfit that names the word that is not permitted."""
-    left = [*words]
-    table = _table_options(left, language)
-    option = left.pop(0) if left else ""
+    rest = [*words]
+    table = _table_options(rest, language)
+    option = rest.pop(0) if rest else ""
     verb = TABLE_VERBS.get(option, option)
     if verb not in TABLE_VERBS.values():
         raise Unfit(f"a command of {language.program} with one of {', '.join(TABLE_VERBS.values())} in place of {option!r}")
-    chain = [left.pop(0)] if left and not left[0].startswith("-") else []
-    table = _table_options(left, language) or table
+    chain = [rest.pop(0)] if rest and not rest[0].startswith("-") else []
+    table = _table_options(rest, language) or table
     if not all(map(rule_words.is_chain, chain)) or not (chain or verb in ("-F", "-X")):
         raise Unfit(f"{verb} with the name of a chain in place of {''.join(chain)!r}")
-    return [*(["-t", table] if table else []), verb, *chain, *_table_rest(verb, left, language)]
+    return [*(["-t", table] if table else []), verb, *chain, *_table_rest(verb, rest, language)]
 
 
-def _table_options(left: list[str], language: Language) -> str:
+def _table_options(words: list[str], language: Language) -> str:
     """Take the options that may stand before and after a verb, and return the table."""
     table = ""
-    while left and left[0] in (*_TABLES, *_WAITS):
-        option = left.pop(0)
+    while words and words[0] in (*_TABLES, *_WAITS):
+        option = words.pop(0)
         if option in _TABLES:
-            table = left.pop(0) if left else ""
+            table = words.pop(0) if words else ""
             if table not in language.tables:
                 raise Unfit(f"one of the tables {', '.join(language.tables)} in place of {table!r}")
-        elif left and left[0].isdecimal():
-            del left[0]
+        elif words and words[0].isdecimal():
+            del words[0]
     return table
 
 

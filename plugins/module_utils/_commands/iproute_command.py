@@ -16,12 +16,12 @@ from .._core.fields import Unfit
 Check = t.Callable[[str], object]
 
 
-def _word(pattern: str, what: str) -> Check:
+def _word(pattern: str, name: str) -> Check:
     expression = re.compile(pattern, re.ASCII)
 
     def check(word: str) -> None:
         if not expression.fullmatch(word):
-            raise Unfit(what)
+            raise Unfit(name)
 
     return check
 
@@ -199,9 +199,9 @@ def _rest(command: str, verb: Verb, words: t.Sequence[str]) -> list[str]:
     A link's name is given with its keyword, so that the tool takes no name for a keyword.
     """
     checked = [*words[:1]] if words[:1] and words[0] in verb.kinds else []
-    left, is_filled = iter(words[len(checked) :]), False
+    remaining, is_filled = iter(words[len(checked) :]), False
     permitted = ", ".join((*verb.kinds, *verb.keywords))
-    for word in left:
+    for word in remaining:
         keyword = word
         if word not in verb.keywords:
             if not verb.slot or is_filled:
@@ -211,7 +211,7 @@ def _rest(command: str, verb: Verb, words: t.Sequence[str]) -> list[str]:
         check = verb.keywords[keyword]
         checked += [] if keyword == verb.slot == "to" else [keyword]
         if check:
-            value = word if keyword != word else next(left, "")
+            value = word if keyword != word else next(remaining, "")
             try:
                 checked.append(_checked(command, keyword, check, value))
             except Unfit as unfit:

@@ -79,19 +79,19 @@ def _annotations(kind: t.Any) -> t.Mapping[str, t.Any]:
 
 
 def _is_of(kind: t.Any, value: t.Any) -> bool:
-    own = type(value)
-    if own is kind:  # bool is a subclass of int
+    cls = type(value)
+    if cls is kind:  # bool is a subclass of int
         if kind not in _SIMPLE:
             require_types(value)
         return True
     origin, arguments = t.get_origin(kind), t.get_args(kind)
     if origin is t.Union:
         return any(_is_of(argument, value) for argument in arguments)
-    if origin in (tuple, frozenset) and own is origin:
+    if origin in (tuple, frozenset) and cls is origin:
         if origin is frozenset or arguments[-1] is ...:
             return all(_is_of(arguments[0], item) for item in value)
         return len(value) == len(arguments) and all(map(_is_of, arguments, value))
-    return kind is t.Any and _is_of(own, value)
+    return kind is t.Any and _is_of(cls, value)
 
 
 def _plain(value: t.Any, classes: Vocabulary) -> t.Any:

@@ -150,10 +150,10 @@ class _Journal:
     def undo(self) -> list[str]:
         """Undo the steps, newest first. Returns what could not be undone, as sentences."""
         troubles: list[str] = []
-        kept: list[Resource] = []  # whose record could not be undone
+        unrecorded: list[Resource] = []  # whose record could not be undone
         needed: list[Resource] = []  # whose backup has an object that could not be restored
         for resource, step in reversed(self.done):
-            if resource in kept or step.is_backup and resource in needed:
+            if resource in unrecorded or step.is_backup and resource in needed:
                 why = "it has what could not be restored" if step.is_backup else "its record could not be undone"
                 troubles.append(f"{step.summary}: it stays done, because {why}")
                 continue
@@ -163,7 +163,7 @@ class _Journal:
             except DatapathError as error:
                 is_foreign = isinstance(error, ForeignChange)
                 troubles.append(f"{step.summary}: {'another program has changed it since: ' if is_foreign else ''}{error}")
-                kept += [resource] if step.is_record and not is_foreign else []
+                unrecorded += [resource] if step.is_record and not is_foreign else []
                 needed.append(resource)
         return troubles
 

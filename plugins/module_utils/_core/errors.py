@@ -23,7 +23,7 @@ class Invalid(DatapathError):
     """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(f"{_shown(option)} must be {_shown(allowed)}; {_shown(repr(value))} was given")
+        super().__init__(f"{_escaped_text(option)} must be {_escaped_text(allowed)}; {_escaped_text(repr(value))} was given")
         self.option = option
         self._value = value
         self._allowed = allowed
@@ -42,7 +42,7 @@ class Invalid(DatapathError):
         return Invalid(option, self._value, self._allowed)
 
 
-def _shown(text: str) -> str:
+def _escaped_text(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 

@@ -82,7 +82,7 @@ def record(forms: t.Mapping[str, Form]) -> Form:
 
 
 def many(form: Form) -> Form:
-    """Return the form of a list."""
+    """Accept a list or tuple whose entries all have a form. A refusal names the entry by its index."""
 
     def read(value: object) -> list[t.Any]:
         if not isinstance(value, (list, tuple)):

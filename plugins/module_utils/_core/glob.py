@@ -28,8 +28,8 @@ class OneOf(t.NamedTuple):
 
         Two negated ones always meet, because there are more characters than they name.
         """
-        left = self.without(other.characters)  # matched by ``self`` alone; if ``other`` is negated, by both
-        return not left.is_empty() if other.negated else left != self
+        rest = self.without(other.characters)  # matched by ``self`` alone; if ``other`` is negated, by both
+        return not rest.is_empty() if other.negated else rest != self
 
     def is_empty(self) -> bool:
         return not (self.characters or self.negated)
@@ -116,12 +116,12 @@ def without(glob: Glob, names: t.Collection[str]) -> list[Glob]:
     if first is STAR:
         return [*without(rest, names), *without((ANY_CHARACTER, *glob), names)]
     starts = frozenset(name[0] for name in names)
-    others = first.without(starts)
-    left = [] if others.is_empty() else [(others, *rest)]
+    complement = first.without(starts)
+    globs = [] if complement.is_empty() else [(complement, *rest)]
     for start in sorted(starts):
         tails = without(rest, [name[1:] for name in names if name[0] == start])
-        left += [(OneOf(frozenset(start)), *tail) for tail in tails]
-    return left
+        globs += [(OneOf(frozenset(start)), *tail) for tail in tails]
+    return globs
 
 
 @functools.cache

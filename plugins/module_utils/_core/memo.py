@@ -23,14 +23,14 @@ def of_part(function: _Function) -> _Function:
     remembered: list[tuple[t.Any, tuple[t.Any, ...], t.Any]] = []
 
     @functools.wraps(function)
-    def remembering(part: t.Any, *others: t.Any) -> t.Any:
+    def remembering(part: t.Any, *further: t.Any) -> t.Any:
         if not isinstance(part, (list, str)) or len(part) < LARGE:
-            return function(part, *others)
-        for known, of_known, value in remembered:
-            if known is part and of_known == others:
+            return function(part, *further)
+        for earlier, of_known, value in remembered:
+            if earlier is part and of_known == further:
                 return value
-        value = function(part, *others)
-        remembered.insert(0, (part, others, value))
+        value = function(part, *further)
+        remembered.insert(0, (part, further, value))
         del remembered[MOST:]
         return value
 

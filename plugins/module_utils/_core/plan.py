@@ -191,7 +191,7 @@ class Outcome(t.NamedTuple):
         return next((plan.report for planned, plan in self.surveyed if planned is resource), None)
 
     def of(self, resources: t.Collection[Resource]) -> Outcome:
-        """Return the outcome of some of the resources."""
+        """Leave out all other resources."""
         plans, surveyed = (tuple(pair for pair in both if pair[0] in resources) for both in (self.plans, self.surveyed))
         return Outcome(plans, surveyed)
 
@@ -251,5 +251,5 @@ def survey(resources: t.Sequence[Resource]) -> Plans:
 
 
 def changing(surveyed: Plans) -> Plans:
-    """Return the plans that have steps."""
+    """Leave out the resources that are as desired: their plans have no step."""
     return tuple((resource, plan) for resource, plan in surveyed if plan.steps)

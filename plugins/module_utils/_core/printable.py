@@ -15,7 +15,7 @@ _UNUSUAL = re.compile(r"[^\n\t\x20-\x7e]")
 
 def printable(text: str) -> str:
     """Return the text with control characters and direction marks as Python escapes them. Keeps line breaks and tabs."""
-    return _UNUSUAL.sub(_shown, text)
+    return _UNUSUAL.sub(_as_code, text)
 
 
 def in_one_line(text: str) -> str:
@@ -39,6 +39,6 @@ def counted(number: int, singular: str, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
-def _shown(match: t.Match[str]) -> str:
+def _as_code(match: t.Match[str]) -> str:
     sign = match[0]
     return sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode()

@@ -63,20 +63,20 @@ def _of_node(query: Query, protocol: int) -> Answer:
 
 def _of_cloud(query: Query, seconds: float) -> Answer:
     enis: Enis = query.value
-    there = eni_links(discovery.pod_interfaces(enis))
+    links = eni_links(discovery.pod_interfaces(enis))
     try:
         deadline = time.monotonic() + seconds
         _cloud, interfaces = backend.read(enis["cloud"], retries=math.inf, deadline=deadline)
         desired = discovery.rules_and_routes(enis, interfaces)
     except NoMetadata as error:
-        return Answer(query, there, None, [str(error)], is_answered=False)
+        return Answer(query, links, None, [str(error)], is_answered=False)
     except Invalid as error:
-        return Answer(query, there, None, [str(error)])
-    known = {interface["mac"] for interface in interfaces}
-    unknown = [f"{link} is not among the ENIs in the cloud's metadata" for link in sorted(there) if link.mac not in known]
-    unsure = frozenset(link.name for link in there if link.mac not in known or link.mac in desired.unfit)
+        return Answer(query, links, None, [str(error)])
+    macs = {interface["mac"] for interface in interfaces}
+    unknown = [f"{link} is not among the ENIs in the cloud's metadata" for link in sorted(links) if link.mac not in macs]
+    unsure = frozenset(link.name for link in links if link.mac not in macs or link.mac in desired.unfit)
     missing = [*desired.unfit.values(), *unknown, *desired.left_out.values()]
-    return Answer(query, there, desired, missing, unsure=unsure)
+    return Answer(query, links, desired, missing, unsure=unsure)
 
 
 def folders(query: Query) -> list[str]:

@@ -100,14 +100,14 @@ def from_option(
         for index, entry in enumerate(entries)
         if entry.get("mark") is not None
     }
-    kept = {entry["name"]: former.get(entry["name"], 0) for entry in entries if entry.get("mark") is None}
-    kept = {name: mark for name, mark in kept.items() if occupied.permits(mark) and mark not in listed_marks}
+    former_marks = {entry["name"]: former.get(entry["name"], 0) for entry in entries if entry.get("mark") is None}
+    former_marks = {name: mark for name, mark in former_marks.items() if occupied.permits(mark) and mark not in listed_marks}
     permitted = [mark for mark in sorted(MARKS, key=lambda mark: bool(mark & occupied.whole)) if occupied.permits(mark)]
-    free = (mark for mark in permitted if mark not in listed_marks.union(kept.values()))
+    free = (mark for mark in permitted if mark not in listed_marks.union(former_marks.values()))
     for index, entry in enumerate(entries):
         option = f"uplinks[{index}]"
         values = {key: value for key, value in entry.items() if value is not None}
-        mark = kept.get(values["name"]) or (
+        mark = former_marks.get(values["name"]) or (
             _number(f"{option}.mark", values["mark"], UINT32) if "mark" in values else next(free, None)
         )
         if mark is None:
@@ -236,13 +236,17 @@ def rules_and_routes(uplinks: t.Sequence[Uplink], node: NodeState) -> DerivedPol
     for uplink in (uplink for uplink in uplinks if uplink["name"] in node.links):
         name, link = uplink["name"], node.links[uplink["name"]]
         table = tables[name]
-        others = dict.fromkeys(prefix for other in uplinks if other is not uplink for prefix in networks.get(other["name"], ()))
+        other_networks = dict.fromkeys(
+            prefix for other in uplinks if other is not uplink for prefix in networks.get(other["name"], ())
+        )
         mark_rule = {"priority": MARK_PRIORITY, "fwmark": f"{uplink['mark']}/{bits:#x}", "table": table}
         for family, number in FAMILIES.items():
             addresses = [address for address in link.addresses if fields.address(address)[0] == number]
             if family in routers_of[name]:
                 rules.append({**mark_rule, "family": family})
-                rules += (rule for address in addresses for rule in policy.source_rules(address, table, SOURCE_PRIORITY, others))
+                rules += (
+                    rule for address in addresses for rule in policy.source_rules(address, table, SOURCE_PRIORITY, other_networks)
+                )
                 routes.append({"table": table, "to": "default", "via": routers_of[name][family], "dev": name, "onlink": True})
                 routes += _copies(name, table, (route for route in of_main if route.family == number), is_node)
             elif addresses:

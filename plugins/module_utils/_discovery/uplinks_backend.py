@@ -128,12 +128,14 @@ def read(protocol: int) -> NodeState:
     names = {link.number: link.name for link in links}
     netlink = Netlink()
     routes = netlink.routes()
-    own = {route.table: hop.dev for route, owner in routes for hop in route.hops if owner == protocol and not route.dst[1]}
+    own_defaults = {
+        route.table: hop.dev for route, owner in routes for hop in route.hops if owner == protocol and not route.dst[1]
+    }
     rules = (rule for rule, owner in netlink.rules() if owner == protocol and rule.fwmark)
     return NodeState(
         {link.name: _link(link, names.get(link.master, ""), tuple(addresses.get(link.number, ()))) for link in links},
         [route for route, owner in routes if owner != protocol],
-        {own[rule.table]: rule.fwmark for rule in rules if rule.table in own},
+        {own_defaults[rule.table]: rule.fwmark for rule in rules if rule.table in own_defaults},
     )
 
 
@@ -194,5 +196,5 @@ def _network_files(index: int) -> list[str]:
     """Return the file by which systemd-networkd configures a link, and its drop-ins."""
     state = files.text_or_empty(f"{NETWORKD}/links/{index}")
     values = dict(line.partition("=")[::2] for line in state.splitlines())
-    named = f"{values.get('NETWORK_FILE', '')}:{values.get('NETWORK_FILE_DROPINS', '')}"
-    return [path for path in re.split(r'[:"\s]+', named) if path]
+    names = f"{values.get('NETWORK_FILE', '')}:{values.get('NETWORK_FILE_DROPINS', '')}"
+    return [path for path in re.split(r'[:"\s]+', names) if path]

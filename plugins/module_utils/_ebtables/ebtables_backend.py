@@ -365,7 +365,7 @@ def _lines(merges: t.Mapping[Place, Merge]) -> dict[str, list[str]]:
 
 
 def _script(lines: t.Mapping[str, t.Sequence[str]]) -> str:
-    return "".join(f"*{table}\n" + "".join(f"{line}\n" for line in there) for table, there in lines.items())
+    return "".join(f"*{table}\n" + "".join(f"{line}\n" for line in listed) for table, listed in lines.items())
 
 
 def _restore(run: process.Runner, program: str, script: str) -> process.Completed:

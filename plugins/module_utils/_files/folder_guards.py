@@ -90,11 +90,11 @@ def _require_own(path: str) -> None:
     if folder and backend.is_folder(folder) and not backend.is_ours(folder):
         raise Refusal(
             f"{path} may not be written: {folder} exists, and this collection did not make it, so that another program may load"
-            f" the files in it. Nothing was changed. Name a folder that does not exist, or {_named(folder)}"
+            f" the files in it. Nothing was changed. Name a folder that does not exist, or {_folder_of_the_collection(folder)}"
         )
 
 
-def _named(folder: str) -> str:
+def _folder_of_the_collection(folder: str) -> str:
     """Return a folder of the collection in the same place."""
     place, name = os.path.split(folder)
     return f"{place}/kubenode-{name}"

@@ -57,7 +57,7 @@ def text(path: str, desired: str | None, begins: str = "", accept: Checker | Non
 
 
 def link(path: str, target: str, desired: bool) -> ManagedFile:
-    """Return a symbolic link."""
+    """Manage a symbolic link. One with another target is not the collection's, even if it is not desired."""
     return ManagedFile(path, files.Target(target) if desired else None, target)
 
 
@@ -161,7 +161,7 @@ class ManagedFiles:
                 f"{self.name} cannot be changed, because the file system at {observed.read_only_at} is read-only. Nothing was"
                 f" changed. Make it writable, or {WITHOUT_FILES.get(self._option, self._instead)}"
             )
-        return Plan(tuple(steps), _shown(changes) if changes else ())
+        return Plan(tuple(steps), _objects(changes) if changes else ())
 
     def reached(self, observed: ObservedFiles) -> ObservedFiles:
         """Return the state after the plan was applied, for a plan that starts from that state."""
@@ -228,7 +228,7 @@ def _change(entry: ManagedFile, current: files.State | None) -> Step:
     return Step(f"write {entry.path}", files.Put(entry.path, entry.desired), back)
 
 
-def _shown(changes: t.Iterable[tuple[ManagedFile, files.State | None]]) -> tuple[ObjectText, ...]:
+def _objects(changes: t.Iterable[tuple[ManagedFile, files.State | None]]) -> tuple[ObjectText, ...]:
     """Return the texts of the entries that change."""
     return tuple(ObjectText(entry.path, *_states(entry.path, current, entry.desired)) for entry, current in changes)
 

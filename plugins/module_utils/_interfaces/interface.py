@@ -37,10 +37,10 @@ class Interface(t.NamedTuple):
 
 def other_ends(interfaces: t.Sequence[Interface]) -> dict[Interface, Interface]:
     """Map the node's ends of veths to the other ends, in other namespaces, that are among the interfaces."""
-    others = {(interface.namespace, interface.number): interface for interface in interfaces if interface.namespace}
+    by_index = {(interface.namespace, interface.number): interface for interface in interfaces if interface.namespace}
     of_node = (interface for interface in interfaces if not interface.namespace)
     return {
-        interface: others[interface.peer_namespace, interface.peer]
+        interface: by_index[interface.peer_namespace, interface.peer]
         for interface in of_node
-        if (interface.peer_namespace, interface.peer) in others
+        if (interface.peer_namespace, interface.peer) in by_index
     }

@@ -48,29 +48,29 @@ _remembered: list[Interfaces] = []
 
 
 def of_this_namespace() -> list[Interface]:
-    """Return the interfaces of the own namespace."""
+    """Ask the kernel for the interfaces of this process's network namespace. In them, ``namespace`` is empty."""
     return _of("", wire.open_socket)
 
 
 def read() -> Interfaces:
     """Return all interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
-    others = _remembered[-1] if _remembered else _others()
-    own = (interface._replace(peer_namespace=others.peers.get(interface.number, "")) for interface in of_this_namespace())
-    return Interfaces((*own, *others.interfaces), others.unread, others.peers)
+    elsewhere = _remembered[-1] if _remembered else _of_other_namespaces()
+    here = (interface._replace(peer_namespace=elsewhere.peers.get(interface.number, "")) for interface in of_this_namespace())
+    return Interfaces((*here, *elsewhere.interfaces), elsewhere.unread, elsewhere.peers)
 
 
 @contextlib.contextmanager
 def remembering() -> t.Iterator[None]:
     """Keep the other namespaces for the block: read() has them as they are now, also in a child process that may not enter
     them."""
-    _remembered.append(_others())
+    _remembered.append(_of_other_namespaces())
     try:
         yield
     finally:
         _remembered.pop()
 
 
-def _others() -> Interfaces:
+def _of_other_namespaces() -> Interfaces:
     interfaces: list[Interface] = []
     unread = []
     for name, opener in openers().items():
@@ -116,14 +116,14 @@ def _namespaces() -> list[tuple[str, str]]:
     ``ip netns add`` that was killed leaves a plain file: not a namespace, which is on a file system of its own.
     """
     here = _identity("/proc/self/ns/net")
-    known = {here}
+    seen = {here}
     paths = [(f"/proc/{pid}/ns/net", f"process {pid}") for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int)]
     paths += [(f"{folder}/{name}", f"namespace {name}") for folder in NAMED for name in _names(folder)]
     namespaces = []
     for path, name in paths:
         identity = _identity(path)
-        if identity is not None and here is not None and identity[0] == here[0] and identity not in known:
-            known.add(identity)
+        if identity is not None and here is not None and identity[0] == here[0] and identity not in seen:
+            seen.add(identity)
             namespaces.append((path, name))
     return namespaces
 

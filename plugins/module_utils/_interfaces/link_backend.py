@@ -118,9 +118,9 @@ class LinkMessages(UndoBackend):
             if troubles:
                 raise Failure(troubles[0])
         except BaseException as error:
-            done = tuple(message for number, message in enumerate(operation.messages) if number not in refused)
+            accepted = tuple(message for number, message in enumerate(operation.messages) if number not in refused)
             try:
-                self.perform(Apply(done).inverse())
+                self.perform(Apply(accepted).inverse())
             except Failure as trouble:
                 raise Failure(f"{error}. It could not be undone: {trouble}") from error
             raise

@@ -99,13 +99,13 @@ class Link(t.NamedTuple):
         """Create the same bridge again, with the same index, so that references to the index stay valid."""
         attrs = attributes(self.body, IFINFO.size)
         info = attributes(attrs.get(IFLA_LINKINFO, b""))
-        kept = {kind: attrs[kind] for kind in (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_TXQLEN) if kind in attrs}
+        basic = {kind: attrs[kind] for kind in (IFLA_IFNAME, IFLA_ADDRESS, IFLA_MTU, IFLA_TXQLEN) if kind in attrs}
         is_off = {kind for kind in BRIDGE_SWITCHES if not any(attributes(info.get(INFO_DATA, b"")).get(kind, b"")[:4])}
         settings = _chosen(info.get(INFO_DATA, b""), set(BRIDGE_SETTINGS) - is_off)
-        kept[IFLA_LINKINFO] = pack({INFO_KIND: self.kind.encode() + b"\0", INFO_DATA: settings})
+        basic[IFLA_LINKINFO] = pack({INFO_KIND: self.kind.encode() + b"\0", INFO_DATA: settings})
         _family, _type, _index, flags, _change = IFINFO.unpack_from(self.body)
         header = IFINFO.pack(socket.AF_UNSPEC, 0, self.number, flags & IFF_UP, IFF_UP)
-        return Request(NEWLINK, CREATE | EXCL, header + pack(kept))
+        return Request(NEWLINK, CREATE | EXCL, header + pack(basic))
 
     def delete(self) -> Request:
         return Request(DELLINK, 0, IFINFO.pack(socket.AF_UNSPEC, 0, self.number, 0, 0))
@@ -152,8 +152,8 @@ class Address(t.NamedTuple):
 
     def delete(self, link: Link) -> Request:
         attrs = attributes(self.body, IFADDR.size)
-        named = {kind: attrs[kind] for kind in (IFA_LOCAL, IFA_ADDRESS) if kind in attrs}
-        return Request(DELADDR, 0, self._header(link) + pack(named))
+        key = {kind: attrs[kind] for kind in (IFA_LOCAL, IFA_ADDRESS) if kind in attrs}
+        return Request(DELADDR, 0, self._header(link) + pack(key))
 
     def _header(self, link: Link) -> bytes:
         return IFADDR.pack(self.family, self.length, 0, self.scope, link.number)

@@ -113,8 +113,8 @@ class LiveLinkAddresses:
         }
         current = {(address.link, str(address)): address for address in scene.addresses if address.flags & NOPREFIXROUTE}
         keys = {entry: (entry.ifindex, entry.address.prefix) for entry in sorted(current_entries)}
-        own = {entry: current[key] for entry, key in keys.items() if key in current}
-        return ObservedAddresses(scene, links, own, record, file)
+        own_addresses = {entry: current[key] for entry, key in keys.items() if key in current}
+        return ObservedAddresses(scene, links, own_addresses, record, file)
 
     def links(self) -> dict[str, int]:
         """Return the links that keep or get an address of this collection: their indexes by name."""
@@ -140,11 +140,11 @@ class LiveLinkAddresses:
         return Plan(steps, whole(before, after), changes)
 
     def _changes(self, observed: ObservedAddresses) -> Changes:
-        own = {entry.address: entry for entry in observed.own}
+        own_entries = {entry.address: entry for entry in observed.own}
         if not self._is_present:
-            gone = own if self._desired is None else self._desired
-            removed = tuple(entry for address, entry in own.items() if address in gone)
-            return Changes((), removed, tuple(entry for address, entry in own.items() if address not in gone))
+            gone = own_entries if self._desired is None else self._desired
+            removed = tuple(entry for address, entry in own_entries.items() if address in gone)
+            return Changes((), removed, tuple(entry for address, entry in own_entries.items() if address not in gone))
         desired = self._desired or {}
         for address, option in desired.items():
             if address.dev not in observed.links:
@@ -152,11 +152,13 @@ class LiveLinkAddresses:
         foreign = {
             (address.link, address.local): address for address in observed.scene.addresses if address not in observed.own.values()
         }
-        places = {address: (observed.links[address.dev].number, address.local) for address in desired if address not in own}
+        places = {
+            address: (observed.links[address.dev].number, address.local) for address in desired if address not in own_entries
+        }
         return Changes(
             tuple(address for address, place in places.items() if place not in foreign),
-            tuple(entry for address, entry in own.items() if address not in desired),
-            tuple(entry for address, entry in own.items() if address in desired),
+            tuple(entry for address, entry in own_entries.items() if address not in desired),
+            tuple(entry for address, entry in own_entries.items() if address in desired),
             tuple((address, foreign[place]) for address, place in places.items() if place in foreign),
         )
 
@@ -189,9 +191,9 @@ def _has_stale_record(observed: ObservedAddresses, remaining: t.Collection[Added
     Such an entry would later claim a foreign address. Entries for links that no longer exist do no harm.
     """
     links = {link.number for link in observed.links.values()}
-    own = {(entry.ifindex, entry.address.prefix) for entry in remaining}
+    prefixes = {(entry.ifindex, entry.address.prefix) for entry in remaining}
     recorded = {(entry.ifindex, entry.address.prefix) for entry in observed.record if entry.ifindex in links}
-    return bool(recorded - own or observed.file.left_over)
+    return bool(recorded - prefixes or observed.file.left_over)
 
 
 def _applied(messages: tuple[Message, ...]) -> t.Iterator[Step]:
@@ -216,14 +218,14 @@ def _changing(scene: Scene, removed: t.Sequence[Address], added: t.Sequence[Addr
                 yield Message(summary, None, request)
     for address in added:
         yield Message(
-            f"add {_shown(address, links)}",
+            f"add {_object_text(address, links)}",
             address.add(links[address.link], links[address.link]),
             address.delete(links[address.link]),
         )
     for address in removed:
         if address.family == IPV4:
             yield _removal(address, links)
-            yield from (_kept(other, links) for other in (*unmoved, *added) if _shares_prefix(other, address))
+            yield from (_restoring(other, links) for other in (*unmoved, *added) if _shares_prefix(other, address))
     going = [address for address in removed if address.family == IPV4]
     staying = [other for other in (*unmoved, *added) if not any(_shares_prefix(other, address) for address in going)]
     for index in dict.fromkeys(address.link for address in going):
@@ -238,18 +240,18 @@ def _has_ipv4(addresses: t.Iterable[Address], index: int) -> bool:
     return any(address.family == IPV4 and address.link == index for address in addresses)
 
 
-def _shown(address: Address, links: t.Mapping[int, Link]) -> str:
+def _object_text(address: Address, links: t.Mapping[int, Link]) -> str:
     return f"{address} dev {links[address.link].name}"
 
 
 def _removal(address: Address, links: t.Mapping[int, Link]) -> Message:
     link = links[address.link]
-    return Message(f"remove {_shown(address, links)}", address.delete(link), address.add(link, link))
+    return Message(f"remove {_object_text(address, links)}", address.delete(link), address.add(link, link))
 
 
-def _kept(address: Address, links: t.Mapping[int, Link]) -> Message:
+def _restoring(address: Address, links: t.Mapping[int, Link]) -> Message:
     request = address.add(links[address.link], links[address.link])
-    return Message(f"keep {_shown(address, links)}", request._replace(flags=CREATE | REPLACE), None)
+    return Message(f"keep {_object_text(address, links)}", request._replace(flags=CREATE | REPLACE), None)
 
 
 def _shares_prefix(other: Address, address: Address) -> bool:

@@ -49,8 +49,8 @@ OPTIONS: Options = {"before": BEFORE}
 
 def others(names: t.Iterable[str] | None) -> tuple[str, ...]:
     """Return the units of the option ``before``, sorted, without those of STARTERS. Raises Invalid."""
-    named = {_checked(f"before[{number}]", name) for number, name in enumerate(names or ())}
-    return tuple(sorted(named.difference(STARTERS)))
+    units = {_checked(f"before[{number}]", name) for number, name in enumerate(names or ())}
+    return tuple(sorted(units.difference(STARTERS)))
 
 
 def _checked(option: str, name: str) -> str:

@@ -163,7 +163,7 @@ class Facts(t.NamedTuple):
 def find(facts: Facts) -> list[Leftover]:
     """Return the leftovers, in an order in which their commands can be run: jumps, the rules of the chains, the chains, all
     else."""
-    return [*_of_iptables(facts), *_of_tunnel(facts), *_of_ipv6_nat(facts), *_of_nat_bridge(facts), *_others(facts)]
+    return [*_of_iptables(facts), *_of_tunnel(facts), *_of_ipv6_nat(facts), *_of_nat_bridge(facts), *_of_other_links(facts)]
 
 
 def gateways(bridge: Bridge, subnets: t.Iterable[str], rules: t.Iterable[Rule]) -> list[tuple[str, str]]:
@@ -329,11 +329,11 @@ def _of_tunnel(facts: Facts) -> t.Iterator[Leftover]:
 def _of_nat_bridge(facts: Facts) -> t.Iterator[Leftover]:
     bridge = facts.nat_bridge
     if bridge:
-        others, is_idle = _pods_in(bridge), _is_idle(bridge)
+        ports, is_idle = _pods_in(bridge), _is_idle(bridge)
         for address, text in facts.neighbours:
             evidence, command = f"permanent, on azure-vnet's {NAT_BRIDGE}", f"ip neigh del {address} dev {NAT_BRIDGE}"
             yield facts.leftover(NEIGHBOUR, f"link {NAT_BRIDGE}", text, evidence, command, is_idle)
-        signs = [f"the ports {', '.join(others)}" if others else "no pod in it", *(f"the {route}" for route in bridge.routes)]
+        signs = [f"the ports {', '.join(ports)}" if ports else "no pod in it", *(f"the {route}" for route in bridge.routes)]
         evidence = f"has azure-vnet's name, and {', and '.join(signs)}"
         yield facts.leftover(LINK, "links", NAT_BRIDGE, evidence, f"ip link del {NAT_BRIDGE}", is_idle)
     near, far = NAT_LINKS
@@ -355,7 +355,7 @@ def _is_idle(bridge: Bridge | None) -> bool:
     return bridge is not None and not (_pods_in(bridge) or bridge.routes)
 
 
-def _others(facts: Facts) -> t.Iterator[Leftover]:
+def _of_other_links(facts: Facts) -> t.Iterator[Leftover]:
     for name in facts.ovs:
         evidence = "an Open vSwitch bridge with azure-vnet's name; it may hold the node's interface"
         yield facts.leftover(LINK, "links", name, evidence, f"ovs-vsctl del-br {name}", False)

@@ -102,7 +102,7 @@ class Damaged(ValueError):
 
 
 def to_text(backup: Backup) -> str:
-    """Return the text of a backup file."""
+    """Write a backup as JSON whose first line tells a reader what the file is. from_text() reads it."""
     return f'{SIGNATURE}",\n "version": {VERSION},\n "backup": {codec.encode(backup, KNOWN)}\n}}\n'
 
 
@@ -200,8 +200,8 @@ def _check_route(route: object) -> None:
 
 
 def _check_link(undo: RestoreLink) -> None:
-    own = tuple(end.name for end in undo.ends)
-    _require(own in LINKS, f"{', '.join(own)} is not a link of azure-vnet")
+    end_names = tuple(end.name for end in undo.ends)
+    _require(end_names in LINKS, f"{', '.join(end_names)} is not a link of azure-vnet")
     for end in undo.ends:
         fields.number(end.number, 1, LARGEST_INDEX)
         fields.number(end.mtu, SMALLEST_MTU, LARGEST_MTU)
@@ -214,7 +214,7 @@ def _check_link(undo: RestoreLink) -> None:
         fields.address(address)
         _check_mac(mac)
     for key, value in undo.settings:
-        _require(key in bridge.settings_of(own[0]), f"{key!r} is not a setting of {own[0]} that is restored")
+        _require(key in bridge.settings_of(end_names[0]), f"{key!r} is not a setting of {end_names[0]} that is restored")
         fields.number(value, *fields.S32)
 
 

@@ -31,8 +31,8 @@ def bridge_of(links: t.Iterable[Link], name: str | None, configured: t.Collectio
         is not a bridge, or if azure-vnet has several bridges.
     """
     if name is None:
-        named = [link for link in links if judge.BRIDGE.fullmatch(link.name) or link.name in configured]
-        matches = [link for link in named if link.kind == "bridge"]
+        bridges = [link for link in links if judge.BRIDGE.fullmatch(link.name) or link.name in configured]
+        matches = [link for link in bridges if link.kind == "bridge"]
     else:
         matches = [link for link in links if link.name == name]
     if len(matches) > 1:
@@ -72,29 +72,29 @@ def settings_of(link: str) -> list[str]:
     ]
 
 
-def nic_of(scene: Scene, bridge: Link, name: str | None, left: t.Collection[str] = ()) -> Link | None:
+def nic_of(scene: Scene, bridge: Link, name: str | None, gateways: t.Collection[str] = ()) -> Link | None:
     """Return the link that gets the bridge's addresses and routes; None if the bridge has neither ports nor addresses.
 
-    name: of the link; None to find it. left: as for dissolution(). Raises Refusal if other links are in the bridge, and
+    name: of the link; None to find it. gateways: as for dissolution(). Raises Refusal if other links are in the bridge, and
         Invalid if the name is unknown or no single link can be chosen.
     """
     ports = [link for link in scene.links if link.master == bridge.number]
-    named = [link for link in scene.links if link.name == name]
-    candidates = named if name else [link for link in ports if not POD.fullmatch(link.name)] or ports
-    if name and not named:
+    of_that_name = [link for link in scene.links if link.name == name]
+    candidates = of_that_name if name else [link for link in ports if not POD.fullmatch(link.name)] or ports
+    if name and not of_that_name:
         raise Invalid("interface", name, f"a link of this node: {', '.join(link.name for link in scene.links)}")
     if len(candidates) > 1:
         choices = " and ".join(link.name for link in candidates)
         raise Invalid("interface", name, f"given: {choices} are ports of {bridge.name}, and only one can get its addresses")
-    others = [link.name for link in ports if link not in candidates]
-    if others:
+    pod_links = [link.name for link in ports if link not in candidates]
+    if pod_links:
         raise Refusal(
-            f"bridge {bridge.name} still serves {', '.join(others)}. Nothing was changed. First restart or move the pods behind"
-            " these links, for example by draining the node, and remove links that are no longer used"
+            f"bridge {bridge.name} still serves {', '.join(pod_links)}. Nothing was changed. First restart or move the pods"
+            " behind these links, for example by draining the node, and remove links that are no longer used"
         )
-    kept = {address.key for address in _addresses(scene, bridge) if str(address) not in left}
-    if not candidates and kept:
-        candidates = [link for link in scene.links if link is not bridge and kept <= _keys(scene, link)]
+    addresses = {address.key for address in _addresses(scene, bridge) if str(address) not in gateways}
+    if not candidates and addresses:
+        candidates = [link for link in scene.links if link is not bridge and addresses <= _keys(scene, link)]
         if len(candidates) != 1:
             raise Invalid("interface", name, f"given: no link is in bridge {bridge.name}, and its addresses must move to one")
     return candidates[0] if candidates else None
@@ -112,13 +112,13 @@ def _addresses(scene: Scene, link: Link) -> list[Address]:
     return [address for address in scene.addresses if address.link == link.number and not address.is_links_own]
 
 
-def dissolution(scene: Scene, bridge: Link, nic: Link | None, left: t.Collection[str] = ()) -> Dissolution:
+def dissolution(scene: Scene, bridge: Link, nic: Link | None, gateways: t.Collection[str] = ()) -> Dissolution:
     """Plan the messages; pure. Raises Refusal if a route of the bridge cannot be moved.
 
-    left: addresses with their lengths that end with the bridge, because they served azure-vnet's pods.
+    gateways: addresses with their lengths that end with the bridge, because they served azure-vnet's pods.
     """
     of_bridge = _addresses(scene, bridge)
-    addresses = [address for address in of_bridge if str(address) not in left]
+    addresses = [address for address in of_bridge if str(address) not in gateways]
     ending = {_prefix(address) for address in of_bridge} - {
         _prefix(address) for address in addresses
     }  # the kernel removes their routes with them
@@ -164,8 +164,8 @@ def _arriving(
     IPv6 addresses are added without duplicate address detection, which would find the bridge's. Learned neighbours are copied,
     because a port learns none: the answers go to the bridge. Routes are appended, so that the kernel keeps using the bridge's.
     """
-    there = {route.key(nic, nic) for route in scene.routes}
-    coming = [route for route in routes if route.key(nic, bridge) not in there and not _has_both(route, bridge, nic)]
+    present = {route.key(nic, nic) for route in scene.routes}
+    coming = [route for route in routes if route.key(nic, bridge) not in present and not _has_both(route, bridge, nic)]
     for route in coming:
         # The kernel adds such a route with its address, but keeps that of a temporary IPv6 address after the address.
         if route.is_of_address:

@@ -81,9 +81,9 @@ class DissolvedBridge:
         bridge = self.bridge(scene.links)
         if bridge is None:  # removed meanwhile
             return ObservedBridge()
-        left = self._gateways(bridge, scene)
-        nic = bridges.nic_of(scene, bridge, self._interface, left)
-        dissolution = bridges.dissolution(scene, bridge, nic, left)
+        gateways = self._gateways(bridge, scene)
+        nic = bridges.nic_of(scene, bridge, self._interface, gateways)
+        dissolution = bridges.dissolution(scene, bridge, nic, gateways)
         if nic is None:
             return ObservedBridge(dissolution)
         dns = self._dns.read(bridge.name), self._dns.read(nic.name), self._dns.is_set_at_run_time(nic.number)

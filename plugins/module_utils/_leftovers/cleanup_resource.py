@@ -205,11 +205,13 @@ def _host_routes(routes: t.Iterable[tuple[Route, int]]) -> dict[str, frozenset[s
 def _with_links(evidence: Evidence) -> Evidence:
     """Return the evidence with the interfaces, azure-vnet's bridges among them, and the links in these bridges."""
     links = interfaces_backend.read()
-    named = {configuration.bridge for configuration in evidence.configurations if configuration.is_there}.union(
+    bridge_names = {configuration.bridge for configuration in evidence.configurations if configuration.is_there}.union(
         *(state.bridges for state in evidence.states)
     )
     of_node = [interface for interface in links.interfaces if not interface.namespace]
-    bridges = frozenset(interface.link for interface in of_node if BRIDGE.fullmatch(interface.link) or interface.link in named)
+    bridges = frozenset(
+        interface.link for interface in of_node if BRIDGE.fullmatch(interface.link) or interface.link in bridge_names
+    )
     ports = frozenset(interface.link for interface in of_node if interface.master in bridges)
     return evidence._replace(interfaces=links.interfaces, unread=links.unread, bridges=bridges, ports=ports)
 
@@ -267,18 +269,18 @@ class AzureVnetLeftovers:
         run = Run(tuple(step.undo for step in reversed(steps) if step.undo), observed.boot)
         node = observed.backup.here._replace(macs=judge.macs)
         backup = self._backup.steps(observed.backup, (*observed.backup.runs, run), node)
-        shown = (line for step in steps for line in object_lines(step.do if isinstance(step.do, Apply) else step.undo))
-        return Plan((*load, *backup, *steps), whole("".join(f"{line}\n" for line in shown)), findings)
+        listed = (line for step in steps for line in object_lines(step.do if isinstance(step.do, Apply) else step.undo))
+        return Plan((*load, *backup, *steps), whole("".join(f"{line}\n" for line in listed)), findings)
 
     def _certain(self, facts: Facts | None) -> tuple[leftover.Findings, leftover.Findings]:
         """Return the findings about iptables, and about links and all else."""
         places = tuple(f"({backend})" for backend in self._desired.backends)
         leftovers = azure_leftovers.find(facts) if facts else []
         rules = [item for item in leftovers if item.kind in (RULE, CHAIN) and item.place.endswith(places)]
-        others = [item for item in leftovers if item.kind not in (RULE, CHAIN)]
+        links = [item for item in leftovers if item.kind not in (RULE, CHAIN)]
         return (
             leftover.findings(rules if self._desired.iptables else (), (RULE, CHAIN)),
-            leftover.findings(others if self._desired.links else (), (LINK, *GONE_WITH_LINK, ADDRESS)),
+            leftover.findings(links if self._desired.links else (), (LINK, *GONE_WITH_LINK, ADDRESS)),
         )
 
     def _stale_neighbours(self, judge: Judge, evidence: Evidence) -> t.Iterator[Neighbour]:
@@ -397,8 +399,8 @@ def _unmoved(observed: ObservedLeftovers) -> dict[str, str]:
     """
     live = [link.link for link in observed.evidence.pod_links]
     if live:
-        named = f"{live[0]}{f' and {len(live) - 1} more' if len(live) > 1 else ''}"
-        reason = f"azure-vnet needs it to delete its live pods, and azure-cns to know their addresses: {named}"
+        pods = f"{live[0]}{f' and {len(live) - 1} more' if len(live) > 1 else ''}"
+        reason = f"azure-vnet needs it to delete its live pods, and azure-cns to know their addresses: {pods}"
         return dict.fromkeys((*observed.files, *observed.irregular), reason)
     return {path: "it is empty" for path, content in observed.files.items() if not content.text.strip()}
 

@@ -88,13 +88,13 @@ def in_tables(
     owner: str, evidence: str, rules: t.Sequence[Rule], chains: Chains, comments: re.Pattern[str] | None = None
 ) -> list[Leftover]:
     """Return the rules that jump to the owner's chains or have its comments, the rules in the chains, and the chains."""
-    ours = {*chains}
+    own_chains = {*chains}
 
     def is_within(rule: Rule) -> bool:
-        return (rule.table, rule.chain) in ours
+        return (rule.table, rule.chain) in own_chains
 
-    mine = [rule for rule in rules if is_within(rule) or iptables.jump(rule, ours) or _has_comment(rule, comments)]
-    effects = _effects(mine, ours)
+    mine = [rule for rule in rules if is_within(rule) or iptables.jump(rule, own_chains) or _has_comment(rule, comments)]
+    effects = _effects(mine, own_chains)
     return [
         *(
             Leftover(RULE, rule.place, rule.text, owner, evidence, True, rule.deletion, effects.get(rule, ""))
@@ -109,7 +109,7 @@ def _has_comment(rule: Rule, comments: re.Pattern[str] | None) -> bool:
     return bool(comments and match and comments.fullmatch(match[1] or match[2] or ""))
 
 
-def _effects(rules: t.Sequence[Rule], ours: t.AbstractSet[tuple[Table, str]]) -> dict[Rule, str]:
+def _effects(rules: t.Sequence[Rule], own_chains: t.AbstractSet[tuple[Table, str]]) -> dict[Rule, str]:
     """Map each rule that packets reach, and that does something to them, to what that is."""
     inside: dict[tuple[Table, str], list[Rule]] = {}
     for rule in rules:
@@ -125,7 +125,7 @@ def _effects(rules: t.Sequence[Rule], ours: t.AbstractSet[tuple[Table, str]]) ->
         verb = VERBS.get(targets[rule][1], "")
         return (verb,) if verb else of_chain(targets[rule])
 
-    entered = {chain for chain in inside if chain not in ours}
+    entered = {chain for chain in inside if chain not in own_chains}
     waiting = [*entered]
     while waiting:
         further = {targets[rule] for rule in inside.get(waiting.pop(), ())} - entered
@@ -172,7 +172,7 @@ def _dropped(route: Route) -> str:
 def _link(owner: str, evidence: str, name: str, links: Links, routes: t.Sequence[tuple[Route, int]]) -> Leftover:
     """Return a link as a leftover; it is in use if it is a bridge with ports."""
     by_link = [route for route, _protocol in routes if name in route.links and route.table == rt_names.MAIN]
-    prefixes = [text for text in map(_shown, by_link) if text]
+    prefixes = [text for text in map(_route_text, by_link) if text]
     more = f" and {len(prefixes) - SHOWN} more" if len(prefixes) > SHOWN else ""
     effect = f"takes packets to {', '.join(prefixes[:SHOWN])}{more}" if prefixes else ""
     is_used = name in links.with_ports
@@ -180,7 +180,7 @@ def _link(owner: str, evidence: str, name: str, links: Links, routes: t.Sequence
     return Leftover(LINK, "links", name, owner, evidence + used, not is_used, f"ip link del {name}", effect)
 
 
-def _shown(route: Route) -> str:
+def _route_text(route: Route) -> str:
     """Return the destination of a route; empty for IPv6 addresses that each link has of its own."""
     packed, _length = route.dst
     return "" if packed[:1] in (b"\xfe", b"\xff") else fields.show_prefix(route.dst, "default")
@@ -211,13 +211,13 @@ def of_cilium(
     programs: link and name of each BPF program of Cilium.
     """
 
-    def left(kind: str, place: str, text: str, command: str) -> Leftover:
+    def leftover(kind: str, place: str, text: str, command: str) -> Leftover:
         return Leftover(kind, place, text, CILIUM, NO_AGENT, True, command)
 
     return [
         *in_tables(CILIUM, NO_AGENT, rules, chains),
-        *(left(PROGRAM, f"link {link}", name, CLEANUP) for link, name in programs),
-        *(left(LINK, "links", link, f"ip link del {link}") for link in links if CILIUM_LINKS.fullmatch(link)),
+        *(leftover(PROGRAM, f"link {link}", name, CLEANUP) for link, name in programs),
+        *(leftover(LINK, "links", link, f"ip link del {link}") for link in links if CILIUM_LINKS.fullmatch(link)),
     ]
 
 

@@ -198,9 +198,9 @@ class Evidence(t.NamedTuple):
         A container that sees the node's network but not its processes misses namespaces without noticing it.
         """
         unseen = [interface.link for interface, end in self.pod_links.items() if end is None]
-        named = [*self.unread, *(f"that of the other end of {link}" for link in unseen)]
-        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-        return f"not all network namespaces could be read: {', '.join(named[:3])}{more}" if named else ""
+        namespaces = [*self.unread, *(f"that of the other end of {link}" for link in unseen)]
+        more = f" and {len(namespaces) - 3} more" if len(namespaces) > 3 else ""
+        return f"not all network namespaces could be read: {', '.join(namespaces[:3])}{more}" if namespaces else ""
 
 
 class Judge:
@@ -223,7 +223,7 @@ class Judge:
                 self._owners.setdefault(address, []).append(interface)
         self._node_links = {interface.link: interface for interface in evidence.interfaces if not interface.namespace}
         self._nics = self._known_nics()
-        self._macs_of_nics = {mac for known in self._nics.values() for mac in known}
+        self._macs_of_nics = {mac for macs in self._nics.values() for mac in macs}
         self._foreign = self._foreign_links()
         self._answers = self._right_neighbours()
         self._bridged = {(neighbour.address, neighbour.mac) for neighbour in evidence.neighbours if self._is_on_bridge(neighbour)}
@@ -285,7 +285,7 @@ class Judge:
         pairs = {(shape.address, shape.mac) for shape in shapes}
         pairs |= {(address, endpoint.mac) for address, listed in self._endpoints.items() for endpoint in listed}
         for address, mac in sorted(pairs):
-            if self._others(address, self._macs(address, mac)):
+            if self._other_holder(address, self._macs(address, mac)):
                 continue
             verb = self._pod(address, mac).verb
             if verb != DOUBTFUL or address in self._owners:  # a doubtful address that no interface has needs no rules
@@ -334,7 +334,7 @@ class Judge:
         traffic."""
         macs = self._macs(address, mac)
         owners = self._owners.get(address, [])
-        if self._others(address, macs) or any(interface.mac in macs for interface in owners):
+        if self._other_holder(address, macs) or any(interface.mac in macs for interface in owners):
             return ""
         if owners:
             return f"{owners[0]} has the address now, with the MAC {owners[0].mac}"
@@ -365,9 +365,9 @@ class Judge:
 
         traces: pairs of address and MAC that other objects of azure-vnet's name.
         """
-        others = self._others(address, macs)
-        if others:
-            return LeftoverVerdict(KEEP, others)
+        holder = self._other_holder(address, macs)
+        if holder:
+            return LeftoverVerdict(KEEP, holder)
         owners = self._owners.get(address, [])
         serving = [interface for interface in owners if interface.mac in macs]
         if serving:
@@ -383,9 +383,9 @@ class Judge:
             return LeftoverVerdict(KEEP, f"{self._by_mac[living[0]]} has the MAC {living[0]}")
         if owners:
             return LeftoverVerdict(DOUBTFUL, f"{owners[0]} has the address, and the MAC that azure-vnet gave it is unknown")
-        known = [endpoint for endpoint in self._endpoints.get(address, ()) if endpoint.mac in macs]
-        if known:
-            return self._recorded(known)
+        endpoints = [endpoint for endpoint in self._endpoints.get(address, ()) if endpoint.mac in macs]
+        if endpoints:
+            return self._recorded(endpoints)
         if any((address, mac) in traces for mac in macs):
             return self._unless_hidden(
                 f"azure-vnet set up a pod with the MAC {min(macs)} at the address, and no interface has that MAC"
@@ -394,7 +394,7 @@ class Judge:
             return LeftoverVerdict(DOUBTFUL, f"no interface has the MAC {min(macs)}, and the owner of the address is unknown")
         return LeftoverVerdict(DOUBTFUL, "the owner of the address is unknown")
 
-    def _others(self, address: str, macs: frozenset[str]) -> str:
+    def _other_holder(self, address: str, macs: frozenset[str]) -> str:
         """Return why an object that sends packets for the address to one of these MACs is correct and not a pod's; empty
         without evidence."""
         routers = sorted(mac for mac in macs if VIRTUAL_ROUTER.fullmatch(mac))

@@ -183,11 +183,11 @@ def _link_messages(former: RestoreLink, numbers: t.Mapping[str, int], scene: Sce
         if port in current and current[port].master != links[0].number:
             yield _enslaving(current[port], links[0].number, former.name)
     yield from _address_messages(scene, former.name, links[0].number, former.addresses)
-    known = {(entry.address, entry.mac) for entry in scene.neighbours if entry.link == links[0].number and entry.is_permanent}
+    present = {(entry.address, entry.mac) for entry in scene.neighbours if entry.link == links[0].number and entry.is_permanent}
     for text, mac in former.neighbours:
         family, packed = fields.address(text)
         entry = link_message.Neighbour(family, links[0].number, 0, 0, packed, bytes.fromhex(mac.replace(":", "")))
-        if (packed, entry.mac) not in known:
+        if (packed, entry.mac) not in present:
             add, delete = entry.add(links[0], link_message.NUD_PERMANENT), entry.delete(links[0])
             yield Message(f"add {entry} on {former.name}", add, delete)
 

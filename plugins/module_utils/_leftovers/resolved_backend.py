@@ -51,11 +51,11 @@ class Resolved(UndoBackend):
         program = process.find("resolvectl")
         if program is None or not os.path.exists(RUNNING):
             return Dns()
-        return Dns(*(self._ask(program, what, link) for what in ("dns", "domain")))
+        return Dns(*(self._ask(program, verb, link) for verb in ("dns", "domain")))
 
-    def _ask(self, program: str, what: str, link: str) -> tuple[str, ...]:
+    def _ask(self, program: str, verb: str, link: str) -> tuple[str, ...]:
         """Return the words after the colon of a line such as ``Link 3 (azure0): 168.63.129.16``."""
-        completed = self._run([program, what, link], None)
+        completed = self._run([program, verb, link], None)
         _link, _colon, words = completed.stdout.partition("): ")
         return tuple(words.split()) if completed.rc == 0 else ()
 
@@ -72,8 +72,8 @@ class Resolved(UndoBackend):
         commands = [["dns", link, *dns.servers], ["domain", link, *(dns.domains or ("",))]]
         deadline = time.monotonic() + PATIENCE
         while True:
-            done = [self._run([program, *words], None) for words in (commands if dns.servers else [["revert", link]])]
-            trouble = next((result.stderr.strip() or str(result.rc) for result in done if result.rc != 0), "")
+            results = [self._run([program, *words], None) for words in (commands if dns.servers else [["revert", link]])]
+            trouble = next((result.stderr.strip() or str(result.rc) for result in results if result.rc != 0), "")
             if not trouble and dns in (Dns(), self.read(link)):
                 return
             if time.monotonic() > deadline:

@@ -160,7 +160,9 @@ def _restored(observed: ObservedRestoration, node: ObservedLeftovers) -> Restore
     changes = _changes(runs, observed, node, judge, obstacles)
     differences: list[str] = []
     links = _links(runs[::-1], observed, differences, obstacles)
-    left = [run._replace(undo=tuple(filter(None, (_left(undo, rules, obstacles) for undo in run.undo)))) for run in runs[::-1]]
+    remaining = [
+        run._replace(undo=tuple(filter(None, (_barred(undo, rules, obstacles) for undo in run.undo)))) for run in runs[::-1]
+    ]
     ended = sum(run.boot != node.boot for run in node.backup.runs)
     of_boot = f"{ended} of the clean-ups were before this boot, which has removed their rules, neighbours, routes and links"
     return Restored(
@@ -170,11 +172,11 @@ def _restored(observed: ObservedRestoration, node: ObservedLeftovers) -> Restore
         tuple(changes),
         tuple(links),
         (*[of_boot] * bool(ended), *rules.differences, *obstacles.values(), *differences),
-        tuple(run for run in left if run.undo),
+        tuple(run for run in remaining if run.undo),
     )
 
 
-def _left(undo: t.Any, rules: Restoration, obstacles: t.Mapping[t.Any, str]) -> t.Any:
+def _barred(undo: t.Any, rules: Restoration, obstacles: t.Mapping[t.Any, str]) -> t.Any:
     """Return the part of the operation that stays in the backup; None for nothing."""
     if isinstance(undo, (ebtables_backend.RestoreRules, iptables_backend.RestoreRules)):
         removed = tuple(removal._replace(gone=rules.barred[removal]) for removal in undo.removed if removal in rules.barred)

@@ -70,9 +70,9 @@ def state_from(text: str) -> State:
         for network in _dict(_dict(link).get("Networks")).values():
             subnets.update(_subnets(_dict(network).get("Subnets")))
             for entry in _dict(_dict(network).get("Endpoints")).values():
-                known = _endpoints(_dict(entry))
-                endpoints += known
-                unread += not known
+                of_entry = _endpoints(_dict(entry))
+                endpoints += of_entry
+                unread += not of_entry
     trouble = f"has {unread} endpoints without a readable address or MAC" if unread else ""
     return State(tuple(endpoints), tuple(nics), frozenset(bridges - {""}), frozenset(subnets), trouble)
 

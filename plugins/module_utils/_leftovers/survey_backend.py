@@ -77,11 +77,11 @@ def survey(run: process.Runner) -> Survey:
     """Read the facts by which leftovers are found. run: starts programs."""
     configurations = cni_backend.configurations()
     links = LinkMessages().links()
-    named = {file.content.bridge for file in configurations.values()} - {""}
+    bridge_names = {file.content.bridge for file in configurations.values()} - {""}
     return Survey(
         chains_backend.read(run),
         links,
-        bridges.bridge_of(links, None, named),
+        bridges.bridge_of(links, None, bridge_names),
         Netlink().neighbours(),
         configurations,
     )
@@ -109,10 +109,10 @@ def of_azure(
     states = [*_states(), *map(state_file.state_from, former.states)]
     by_name = {link.name: link for link in survey.links}
     served = [name for name in sorted(by_name) if judge.HOST_LINK.fullmatch(name)]
-    named = _named(survey.chains, cni.AZURE_CHAIN.fullmatch)
+    chains = _chains_that(survey.chains, cni.AZURE_CHAIN.fullmatch)
     namespaces = tuple(name for name in _namespaces() if azure_leftovers.SECOND_NAMESPACE.fullmatch(name))
     has_trace = (
-        bool(served or named or namespaces or survey.bridge or states or former.is_there)
+        bool(served or chains or namespaces or survey.bridge or states or former.is_there)
         or bool({azure_leftovers.NAT_BRIDGE, *azure_leftovers.NAT_LINKS} & by_name.keys())
         or cni_backend.has_azure_vnet()
         or any(file.content.is_there for file in survey.configurations.values())
@@ -127,7 +127,7 @@ def of_azure(
     proxies = [name for name in (azure_leftovers.NAT_BRIDGE, *served) if kernel.setting(f"net/ipv4/conf/{name}/proxy_arp")]
     return Facts(
         listing.rules,
-        tuple(named),
+        tuple(chains),
         {*listing.unread},
         frozenset(str(address).partition("/")[0] for address in addresses),
         _subnets(states),
@@ -165,13 +165,13 @@ def _of_cilium(run: process.Runner, warn: t.Callable[[str], None], survey: Surve
     is_configured = any(cni.CILIUM_PLUGIN in plugins for plugins in survey.plugins)
     if is_configured or processes.in_this_network([cni_leftovers.CILIUM_AGENT]):
         return []
-    named = _named(survey.chains, cni_leftovers.CILIUM_CHAINS.fullmatch)
-    listing = iptables_backend.read(run, cni_leftovers.TABLES, survey.chains) if named else iptables_backend.Read()
+    chains = _chains_that(survey.chains, cni_leftovers.CILIUM_CHAINS.fullmatch)
+    listing = iptables_backend.read(run, cni_leftovers.TABLES, survey.chains) if chains else iptables_backend.Read()
     for sentence in listing.unread.values():
         warn(sentence)
     names = sorted(link.name for link in survey.links)
     pods = {name for of_owner in cni.pods_by_owner(names).values() for name in of_owner}
-    return cni_leftovers.of_cilium(listing.rules, named, names, _programs([name for name in names if name not in pods], warn))
+    return cni_leftovers.of_cilium(listing.rules, chains, names, _programs([name for name in names if name not in pods], warn))
 
 
 def of_others(run: process.Runner, warn: t.Callable[[str], None], survey: Survey) -> list[Leftover]:
@@ -186,7 +186,7 @@ def of_others(run: process.Runner, warn: t.Callable[[str], None], survey: Survey
     ]
     if not former:
         return []
-    named = {owner.name: _named(survey.chains, owner.has_chain) for owner in former}
+    chains = {owner.name: _chains_that(survey.chains, owner.has_chain) for owner in former}
     listing = iptables_backend.read(run, cni_leftovers.TABLES, survey.chains)
     for sentence in listing.unread.values():
         warn(sentence)
@@ -197,7 +197,7 @@ def of_others(run: process.Runner, warn: t.Callable[[str], None], survey: Survey
         with_ports = {link.name for link in links if link.number in masters}
         of_links = cni_leftovers.Links(tuple(link.name for link in links), with_ports)
         state = files.text_or_empty(owner.state) if owner.state else ""
-        leftovers += cni_leftovers.find(owner, listing.rules, named[owner.name], of_links, routes, state)
+        leftovers += cni_leftovers.find(owner, listing.rules, chains[owner.name], of_links, routes, state)
     return leftovers
 
 
@@ -242,7 +242,7 @@ def gateways(run: process.Runner, warn: t.Callable[[str], None], link: Link, sce
     return frozenset(address for address, _subnet in azure_leftovers.gateways(bridge, _subnets(_states()), listing.rules))
 
 
-def _named(chains: t.Iterable[tuple[str, str]], is_theirs: t.Callable[[str], object]) -> list[tuple[iptables.Table, str]]:
+def _chains_that(chains: t.Iterable[tuple[str, str]], is_theirs: t.Callable[[str], object]) -> list[tuple[iptables.Table, str]]:
     placed = [(iptables.table_at(place), chain) for place, chain in sorted({*chains}) if is_theirs(chain)]
     return [(table, chain) for table, chain in placed if table]
 

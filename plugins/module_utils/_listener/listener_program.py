@@ -88,11 +88,11 @@ def _end_slowly(unit: str) -> None:
     systemctl = process.find("systemctl")
     if systemctl:
         try:
-            shown = process.run([systemctl, "show", "--value", "--property=NRestarts", unit])
+            result = process.run([systemctl, "show", "--value", "--property=NRestarts", unit])
         except Failure as failure:
             _log(f"{WARNING}{failure}")
             return
-        if shown.stdout.strip() not in ("", "0"):
+        if result.stdout.strip() not in ("", "0"):
             time.sleep(SLOW_END)
 
 

@@ -135,15 +135,15 @@ def _load(protocol: int, path: str, answer: Answer | None, may_change: bool = Tr
     )
     return {
         "pending": is_pending,
-        "added": _shown([] if is_pending else [item for changes in plan.report for item in changes.added]),
-        "removed": _shown([] if is_pending else [item for changes in plan.report for item in changes.removed]),
-        "waiting": _shown([f"{item} ({reason})" for item, reason in ready.waiting]),
+        "added": _texts([] if is_pending else [item for changes in plan.report for item in changes.added]),
+        "removed": _texts([] if is_pending else [item for changes in plan.report for item in changes.removed]),
+        "waiting": _texts([f"{item} ({reason})" for item, reason in ready.waiting]),
         "interest": dependencies._asdict(),
         "record": record(protocol),
         "version": version,
         "folders": answer.folders if answer else [],
         "leases": answer.leases if answer else {},
-        "asked": answer and {"is_answered": answer.is_answered, "missing": _shown(answer.missing)},
+        "asked": answer and {"is_answered": answer.is_answered, "missing": _texts(answer.missing)},
     }
 
 
@@ -197,7 +197,7 @@ def _key(item: Rule | Route) -> str:
     return route_key(item.family, item.table, item.dst, item.metric)
 
 
-def _shown(items: t.Sequence[object]) -> list[str]:
+def _texts(items: t.Sequence[object]) -> list[str]:
     """Return the first SHOWN items as text, and the number of the others."""
     more = [f"{len(items) - SHOWN} more"] if len(items) > SHOWN else []
     return [*map(str, items[:SHOWN]), *more]

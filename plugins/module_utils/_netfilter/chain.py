@@ -58,9 +58,9 @@ class RemovedRules(t.NamedTuple):
 
     def without(self, numbers: t.Collection[int]) -> RemovedRules:
         """Return the same removal from a chain that never had the rules at these positions."""
-        kept = [number for number in range(len(self.rules)) if number not in numbers]
-        gone = frozenset(place for place, number in enumerate(kept) if number in self.gone)
-        return RemovedRules(self.place, tuple(self.rules[number] for number in kept), gone)
+        numbers_left = [number for number in range(len(self.rules)) if number not in numbers]
+        gone = frozenset(place for place, number in enumerate(numbers_left) if number in self.gone)
+        return RemovedRules(self.place, tuple(self.rules[number] for number in numbers_left), gone)
 
 
 def texts_by_place(removed: t.Iterable[RemovedRules]) -> t.Iterator[tuple[Place, str]]:
@@ -74,8 +74,8 @@ def removals(chains: Chains, doomed: t.Collection[tuple[Place, str]]) -> list[Re
     for place, rules in chains.items():
         gone = frozenset(number for number, rule in enumerate(rules) if (place, rule.text) in doomed)
         if gone:
-            kept = (rule if number in gone else ListedRule(rule.text) for number, rule in enumerate(rules))
-            removed.append(RemovedRules(place, tuple(kept), gone))
+            marked = (rule if number in gone else ListedRule(rule.text) for number, rule in enumerate(rules))
+            removed.append(RemovedRules(place, tuple(marked), gone))
     return removed
 
 
@@ -96,11 +96,11 @@ class Merge(t.NamedTuple):
 
 def merge(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
     """Insert each removed rule after the nearest earlier rule that is still there in order, or first if there is none."""
-    texts, left = tuple(rule.text for rule in now), removed.remaining
+    texts, remaining = tuple(rule.text for rule in now), removed.remaining
     places: dict[str, list[int]] = {}
     for place, text in enumerate(texts):
         places.setdefault(text, []).append(place)
-    stayed = set(left)
+    stayed = set(remaining)
     after: dict[int, list[ListedRule]] = {}
     position, present = 0, []
     for number, rule in enumerate(removed.rules):
@@ -116,7 +116,9 @@ def merge(now: t.Sequence[ListedRule], removed: RemovedRules) -> Merge:
         back = after.get(place, [])
         added += range(len(rules), len(rules) + len(back))
         rules += [*back, *now[place : place + 1]]
-    return Merge(tuple(rules), tuple(added), frozenset(rules[number].text for number in added), tuple(present), texts != left)
+    return Merge(
+        tuple(rules), tuple(added), frozenset(rules[number].text for number in added), tuple(present), texts != remaining
+    )
 
 
 def _behind(places: t.Sequence[int], start: int) -> int:
@@ -127,9 +129,9 @@ def _behind(places: t.Sequence[int], start: int) -> int:
 
 def is_merged(now: t.Sequence[ListedRule], removed: RemovedRules, merged: Merge) -> bool:
     """Return whether ``now`` has each rule that the merge restored, once, in order with the rules that were its neighbours."""
-    known = {rule.text for rule in removed.rules}
+    texts = {rule.text for rule in removed.rules}
     desired = merge([rule for rule in now if rule.text not in merged.texts], removed).rules
-    return [rule.text for rule in now if rule.text in known] == [rule.text for rule in desired if rule.text in known]
+    return [rule.text for rule in now if rule.text in texts] == [rule.text for rule in desired if rule.text in texts]
 
 
 def has_each_once(now: t.Sequence[ListedRule], merged: Merge) -> bool:

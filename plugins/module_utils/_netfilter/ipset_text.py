@@ -98,13 +98,13 @@ def command(words: t.Sequence[str]) -> list[str]:
 
 def _options(words: t.Sequence[str], permitted: t.Mapping[str, bool]) -> list[str]:
     checked: list[str] = []
-    left = iter(words)
-    for word in left:
+    remaining = iter(words)
+    for word in remaining:
         if word not in permitted:
             raise Unfit(f"a set or an entry with one of {', '.join(permitted)} in place of {word!r}")
         checked.append(word)
         if permitted[word]:
-            value = next(left, "")
+            value = next(remaining, "")
             pattern = _VALUES.get(word, _NAME.pattern)
             if not re.fullmatch(pattern, value) or not value.isprintable():
                 raise Unfit(f"a set or an entry with a value of {word} in place of {value!r}")

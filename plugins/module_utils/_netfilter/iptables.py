@@ -88,15 +88,15 @@ def removal_script(removal: TableRemoval, now: Chains) -> str:
     now: the chains of the table. Rules and chains that do not exist are left out, and chains in which other rules are. Empty if
     nothing is left to remove.
     """
-    left = {chain: collections.Counter(rule.text for rule in rules) for chain, rules in now.items()}
+    counts = {chain: collections.Counter(rule.text for rule in rules) for chain, rules in now.items()}
     lines = []
     for removed in removal.removed:
-        current = left.get(removed.place.chain, collections.Counter())
+        current = counts.get(removed.place.chain, collections.Counter())
         for text in removed.texts:
             if current[text]:
                 current[text] -= 1
                 lines.append(f"-D {removed.place.chain} {text}")
-    lines += [f"-X {chain}" for chain in removal.chains if chain in left and not any(left[chain].values())]
+    lines += [f"-X {chain}" for chain in removal.chains if chain in counts and not any(counts[chain].values())]
     return _script(removal.table, lines) if lines else ""
 
 

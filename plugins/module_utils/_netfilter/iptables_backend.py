@@ -59,9 +59,9 @@ class Iptables(UndoBackend):
 
     def verify(self, operation: Operation) -> list[str]:
         """Read the node again and compare it with the operation's result; see UndoBackend."""
-        what = "is still there" if isinstance(operation, RemoveRules) else "is not there"
+        difference = "is still there" if isinstance(operation, RemoveRules) else "is not there"
         lines = self._script(operation).splitlines()
-        return [f"{line[3:]} in table {operation.table} {what}" for line in lines if line.startswith("-")]
+        return [f"{line[3:]} in table {operation.table} {difference}" for line in lines if line.startswith("-")]
 
     def _script(self, operation: Operation) -> str:
         """Return the rest of the operation as a script; empty if nothing is left to do."""

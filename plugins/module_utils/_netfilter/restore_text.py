@@ -33,7 +33,7 @@ def read(saved: str, language: Language = IPTABLES) -> Restored:
     """Read the tables of an output of iptables-save. Lines that are not permitted are left out."""
     lines: list[str] = []
     refused: list[tuple[str, str]] = []
-    known: set[str] = set()  # thousands of rules have a few shapes
+    shapes: set[str] = set()  # thousands of rules have a few shapes
     for line in saved.splitlines():
         text = line.strip().replace("\t", " ")
         if text and not (text.startswith("#") or _WITHOUT_EFFECT.search(text)):
@@ -41,9 +41,9 @@ def read(saved: str, language: Language = IPTABLES) -> Restored:
                 if not text.isprintable():
                     raise Unfit("a line of printable characters")
                 shape = _shape(text, language)
-                lines.append(text if shape in known else _line(text, language))
+                lines.append(text if shape in shapes else _line(text, language))
                 if shape:
-                    known.add(shape)
+                    shapes.add(shape)
             except Unfit as unfit:
                 refused.append((text, str(unfit)))
     return Restored("\n".join([*lines, ""]), refused)

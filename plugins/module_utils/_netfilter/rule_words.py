@@ -112,7 +112,7 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
     An option is permitted by its whole name, and only if the rule has named its match, protocol or target before.
     """
     checked: list[str] = []
-    known = [language.rule]
+    options = [language.rule]
     texts = language.texts | language.quoted
     place, last = 0, len(words)
     while place < last:
@@ -122,7 +122,7 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
             checked.append(word)
             continue
         option, equals, value = word.partition("=") if word[:2] == "--" and "=" in word else (word, "", "")
-        arity = _arity(option, known)
+        arity = _arity(option, options)
         values = [value] if equals else []
         if arity < 0 or len(values) > arity:
             raise Unfit(f"a rule of {language.program} with options of its permitted matches and targets in place of {word!r}")
@@ -140,16 +140,16 @@ def rule(words: t.Sequence[str], language: Language = IPTABLES) -> list[str]:
             if not is_text and value[:1] in ("", "-"):
                 raise Unfit(f"a rule of {language.program} with a value of {option} in place of {value!r}")
         if option in _NAMING:
-            known.append(_options_of(option, values[-1], language))
+            options.append(_options_of(option, values[-1], language))
         elif option in ("-g", "--goto") and not is_chain(values[-1]):
             raise Unfit(f"a rule with the name of a chain in place of {values[-1]!r}")
         checked += [option, *values]
     return checked
 
 
-def _arity(option: str, known: t.Iterable[Options]) -> int:
+def _arity(option: str, languages: t.Iterable[Options]) -> int:
     """Return the number of values of an option; -1 for one that is not permitted."""
-    for options in known:
+    for options in languages:
         if option in options:
             return options[option]
     return -1
@@ -170,14 +170,14 @@ def _options_of(option: str, name: str, language: Language) -> Options:
 
 def render(words: t.Iterable[str], language: Language = IPTABLES) -> str:
     """Return the words of a rule as iptables-save prints them."""
-    shown, option = list[str](), ""
+    text, option = list[str](), ""
     texts, quoted = language.texts, language.quoted
     for word in words:
         if option in texts or option in quoted:
             # iptables-restore before 1.8.10 overlooks an empty text.
-            shown.append(quote(word or " ", _BARE_TEXT if option in texts else _NEVER))
+            text.append(quote(word or " ", _BARE_TEXT if option in texts else _NEVER))
             option = ""
         else:
-            shown.append(quote(word))
+            text.append(quote(word))
             option = word
-    return " ".join(shown)
+    return " ".join(text)

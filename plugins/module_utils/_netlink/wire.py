@@ -69,21 +69,21 @@ def error_code(answer: Message) -> int:
     return -int(struct.unpack_from("=i", answer.body)[0])
 
 
-def dump(kind: int, body: bytes, what: str, opener: Opener = open_socket) -> list[bytes]:
+def dump(kind: int, body: bytes, objects: str, opener: Opener = open_socket) -> list[bytes]:
     """Return the bodies of all messages that answer a dump; none if the kernel lacks what is asked for.
 
-    what: names the objects for errors. opener: opens the socket, which may be one in another network namespace.
+    objects: their name, for errors. opener: opens the socket, which may be one in another network namespace.
     Raises Failure if the kernel refuses, or if the objects change during every attempt.
     """
     for _try in range(TRIES):
         with connected(opener) as netlink:
-            bodies = _collected(netlink, message(kind, DUMP, body), what)
+            bodies = _collected(netlink, message(kind, DUMP, body), objects)
             if bodies is not None:
                 return bodies
-    raise Failure(f"{what} changed during each of {TRIES} attempts to read them; run again when they change less")
+    raise Failure(f"{objects} changed during each of {TRIES} attempts to read them; run again when they change less")
 
 
-def _collected(netlink: socket.socket, question: bytes, what: str) -> list[bytes] | None:
+def _collected(netlink: socket.socket, question: bytes, objects: str) -> list[bytes] | None:
     """Return the bodies of the messages; None if a change interrupted the dump."""
     bodies: list[bytes] = []
     is_whole = True
@@ -97,7 +97,7 @@ def _collected(netlink: socket.socket, question: bytes, what: str) -> list[bytes
                 return None
             if code in UNSUPPORTED:
                 return []
-            raise Failure(f"the kernel refused to list {what}: {os.strerror(code)}")
+            raise Failure(f"the kernel refused to list {objects}: {os.strerror(code)}")
         bodies.append(answer.body)
     return bodies if is_whole else None
 

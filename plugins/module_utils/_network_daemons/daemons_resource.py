@@ -29,12 +29,14 @@ def switched(backend: files.Files, agents: t.Mapping[str, bool], overruled: t.Co
     agents, overruled: as daemons_backend.read() and overruled() return them.
     """
     states = {switch: backend.read(switch.path) for switch in SWITCHES}
-    ours = {switch.agent for switch, state in states.items() if state is not None and _switch_file(switch, True).is_ours(state)}
+    by_our_files = {
+        switch.agent for switch, state in states.items() if state is not None and _switch_file(switch, True).is_ours(state)
+    }
     free = {switch.agent for switch, state in states.items() if state is None}.difference(overruled)
     installed = {name.partition(",")[0]: is_active for name, is_active in agents.items()}
-    needed = {agent for agent, is_active in installed.items() if agent in ours or (is_active and agent in free)}
+    needed = {agent for agent, is_active in installed.items() if agent in by_our_files or (is_active and agent in free)}
     paths = {switch.agent: switch.path for switch in SWITCHES if is_desired and switch.agent in needed}
-    after = {**dict.fromkeys(paths.keys() - ours, False), **dict.fromkeys(needed & ours - paths.keys(), True)}
+    after = {**dict.fromkeys(paths.keys() - by_our_files, False), **dict.fromkeys(needed & by_our_files - paths.keys(), True)}
     return Switched({name: after.get(name, is_active) for name, is_active in agents.items()}, paths)
 
 

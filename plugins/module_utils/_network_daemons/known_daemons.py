@@ -155,9 +155,9 @@ def networkd_daemon(active: bool, version: int | None, settings: t.Mapping[str, 
     in_force: whether the running networkd has read them.
     """
     name = "systemd-networkd"
-    removed = [key for key in settings if settings[key].value]
-    if removed:
-        return Daemon(name, active, version, HOSTILE, f"{' and '.join(removed)} is yes, as by default")
+    managed = [key for key in settings if settings[key].value]
+    if managed:
+        return Daemon(name, active, version, HOSTILE, f"{' and '.join(managed)} is yes, as by default")
     if networkd.has_no_setting(ROUTES, version):
         reason = f"version {version} removes foreign routes on links that it manages, and has no setting against it"
         return Daemon(name, active, version, HOSTILE, f"{reason}; {_OCCASIONS}", "Upgrade systemd to 249 or newer.")

@@ -177,10 +177,10 @@ def _from_listing(listing: t.Mapping[str, t.Any]) -> Table:
         if kind == "rule":
             rules.setdefault(body["chain"], []).append(tuple(map(_statement, body.get("expr", ()))))
     chains = [_chain(body, tuple(rules.pop(body["name"], ()))) for kind, body in objects if kind == "chain"]
-    others = [_foreign({kind: body}) for kind, body in objects if kind not in ("metainfo", "table", "chain", "rule")]
-    others += [_foreign({"rules of": name}) for name in rules]  # rules whose chain is not listed
-    others += [FLAGGED] if "flags" in tables[0] else []
-    return Table(tables[0]["family"], tables[0]["name"], frozenset(chains), frozenset(others))
+    foreign = [_foreign({kind: body}) for kind, body in objects if kind not in ("metainfo", "table", "chain", "rule")]
+    foreign += [_foreign({"rules of": name}) for name in rules]  # rules whose chain is not listed
+    foreign += [FLAGGED] if "flags" in tables[0] else []
+    return Table(tables[0]["family"], tables[0]["name"], frozenset(chains), frozenset(foreign))
 
 
 def _chain(body: t.Mapping[str, t.Any], rules: tuple[Rule, ...]) -> Chain:

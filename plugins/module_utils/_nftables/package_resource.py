@@ -144,7 +144,7 @@ class InstalledPackage:
             steps += self._current(observed, [way_back, Step(f"install {PACKAGE}", packages.Install(PACKAGE))])
         unknown = f"{minimum} or newer, if the refreshed index has it"
         after = observed.candidate if is_known else unknown
-        return Plan(tuple(steps), whole(_shown(observed.installed), _shown(after)))
+        return Plan(tuple(steps), whole(_version_text(observed.installed), _version_text(after)))
 
     def _plan_absent(self, observed: ObservedPackage) -> Plan:
         if observed.obstacle:
@@ -153,7 +153,7 @@ class InstalledPackage:
         if observed.installed:
             steps = self._current(observed, [Step(f"remove {PACKAGE}", packages.Remove(PACKAGE), packages.Install(PACKAGE))])
         steps += self._record.plan(observed.recorded).steps
-        return Plan(tuple(steps), whole(_shown(observed.installed)))
+        return Plan(tuple(steps), whole(_version_text(observed.installed)))
 
     def _current(self, observed: ObservedPackage, work: list[Step]) -> list[Step]:
         """Return the steps ``work``, during which systemd does not start or stop nftables.service.
@@ -198,5 +198,5 @@ class InstalledPackage:
             )
 
 
-def _shown(version: str) -> str:
+def _version_text(version: str) -> str:
     return f"{PACKAGE} {version}\n" if version else ""

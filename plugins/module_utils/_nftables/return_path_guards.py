@@ -63,12 +63,13 @@ def mark_rule(desired: ReturnPath, coming: t.Collection[rule.Rule]) -> t.Iterabl
                 if is_needed or (name == "ipv4" and not is_routed):
                     yield _missing_rule(desired, link, name, routing.earlier)
                 continue
-            marked = _shown(routing.marked, protocols)
+            marked = _with_owner(routing.marked, protocols)
             if routing.earlier and routing.earlier not in preceding:
                 preceding.add(routing.earlier)
                 yield (
-                    f"{marked} comes after {_shown(routing.earlier, protocols)}, by which replies leave before the kernel looks"
-                    f" at their mark. Give the mark's rule a priority below {routing.earlier.priority}, or remove the other rule."
+                    f"{marked} comes after {_with_owner(routing.earlier, protocols)}, by which replies leave before the kernel"
+                    f" looks at their mark. Give the mark's rule a priority below {routing.earlier.priority}, or remove the other"
+                    " rule."
                 )
             other = used.setdefault(routing.marked, link)
             if other is not link:
@@ -109,7 +110,7 @@ def _missing_rule(desired: ReturnPath, link: MarkedLink, family: str, pods: rule
     )
 
 
-def _shown(item: rule.Rule, protocols: t.Mapping[rule.Rule, int]) -> str:
+def _with_owner(item: rule.Rule, protocols: t.Mapping[rule.Rule, int]) -> str:
     """Show a rule with its owner, or alone if it is not in the kernel yet."""
     return f"{item} ({known_programs.owner(item, [protocols[item]])})" if item in protocols else str(item)
 
@@ -142,8 +143,8 @@ def _strict_now(valid: LiveReversePath | None) -> t.Iterator[str]:
 def _strict_at_boot(path: str | None, texts: t.Mapping[str, str]) -> t.Iterator[str]:
     own_texts = {name: text for name, text in texts.items() if text.startswith(managed_files.HEADING)}
     given_up = {path: own_texts.pop(path)} if path and path in own_texts else {}
-    others = sysctl_files.by_systemd(own_texts)
+    remaining = sysctl_files.by_systemd(own_texts)
     for assignment in sysctl_files.by_systemd(given_up).assignments:
         link = assignment.key.split("/")[3]
-        if others.value(assignment.key) != assignment.number and reverse_path.at_boot(link, texts) == STRICT:
+        if remaining.value(assignment.key) != assignment.number and reverse_path.at_boot(link, texts) == STRICT:
             yield link

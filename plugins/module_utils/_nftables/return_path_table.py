@@ -82,11 +82,11 @@ class ReturnPath(t.NamedTuple):
             raise Invalid("primary_interface", primary, allowed)
         whole_mask = _bits("mask", options["mask"]) if options["mask"] is not None else None
         first = MarkedLink(primary, _mark("mark", options["mark"], whole_mask))
-        others = _marked_links(options.get("interfaces") or [], first, whole_mask)
-        mask = functools.reduce(operator.or_, (other.mark for other in others), whole_mask or first.mark)
-        pods = _patterns(options["pod_interfaces"] or [], primary, [other.name for other in others])
+        secondary = _marked_links(options.get("interfaces") or [], first, whole_mask)
+        mask = functools.reduce(operator.or_, (other.mark for other in secondary), whole_mask or first.mark)
+        pods = _patterns(options["pod_interfaces"] or [], primary, [other.name for other in secondary])
         services = service_prefixes(options.get("service_addresses") or [])
-        name, marked = table_names.table("table", options["table"]), tuple(sorted(others))
+        name, marked = table_names.table("table", options["table"]), tuple(sorted(secondary))
         return cls(name, primary, pods, first.mark, mask, options["strict"], services, marked)
 
     @classmethod
@@ -107,9 +107,9 @@ class ReturnPath(t.NamedTuple):
 
     def bits(self) -> t.Iterator[tuple[int, int]]:
         """Yield each mark with its bits. Those of the mask that no mark has are the primary's."""
-        others = functools.reduce(operator.or_, (interface.mark for interface in self.interfaces), 0)
+        marks = functools.reduce(operator.or_, (interface.mark for interface in self.interfaces), 0)
         if self.primary_interface:
-            yield self.mark, self.mask if self.mask == MARK_LIMIT else self.mark | self.mask & ~others
+            yield self.mark, self.mask if self.mask == MARK_LIMIT else self.mark | self.mask & ~marks
         yield from ((interface.mark, interface.mark) for interface in self.interfaces)
 
     def table(self) -> Table:
@@ -167,10 +167,10 @@ class ReturnPath(t.NamedTuple):
         a mark only if it differs. A request to which another program gave the mark of its connection would be routed as a reply.
         """
         original = match("ct direction", "original")
-        is_whole, others = self.mask == MARK_LIMIT, mark_text(~self.mask & MARK_LIMIT)
+        is_whole, foreign_bits = self.mask == MARK_LIMIT, mark_text(~self.mask & MARK_LIMIT)
         packet = "meta mark" if is_whole else f"meta mark & {mark_text(self.mask)}"
         return (
-            (match(packet, mark), original, Mangle("meta mark", others if is_whole else f"meta mark & {others}")),
+            (match(packet, mark), original, Mangle("meta mark", foreign_bits if is_whole else f"meta mark & {foreign_bits}")),
             (original, self._marking("ct mark", mark), Verdict("accept")),
         )
 
@@ -250,8 +250,8 @@ class ReturnPath(t.NamedTuple):
         """Set the mask's bits of a mark. Written as the kernel lists it: bits that are then set are not cleared first."""
         if self.mask == MARK_LIMIT:
             return Mangle(expression, mark_text(mark))
-        kept = ~self.mask & MARK_LIMIT | mark
-        cleared = expression if kept == MARK_LIMIT else f"{expression} & {mark_text(kept)}"
+        bits = ~self.mask & MARK_LIMIT | mark
+        cleared = expression if bits == MARK_LIMIT else f"{expression} & {mark_text(bits)}"
         return Mangle(expression, f"{cleared} | {mark_text(mark)}")
 
 
@@ -275,7 +275,7 @@ def service_prefixes(entries: t.Sequence[str]) -> tuple[str, ...]:
                 f"service_addresses[{index}]", entry, "an IP address or a prefix ADDRESS/LENGTH of Services, not of all"
             )
         by_family[family].append(fields.show_prefix(prefix, ""))
-    return tuple(sorted(shown for values in by_family.values() for shown in prefixes(values)))
+    return tuple(sorted(text for values in by_family.values() for text in prefixes(values)))
 
 
 def sysctl_path(table: str) -> str:
@@ -333,7 +333,7 @@ def _covers(pattern: str, link: str) -> bool:
     return link.startswith(pattern[:-1]) if pattern.endswith("*") else pattern == link
 
 
-def _patterns(entries: t.Sequence[str], primary: str, others: t.Collection[str]) -> tuple[str, ...]:
+def _patterns(entries: t.Sequence[str], primary: str, marked_links: t.Collection[str]) -> tuple[str, ...]:
     """Return each pattern once, sorted, because their order does not matter. Raises Invalid."""
     if not entries:
         raise Invalid("pod_interfaces", list(entries), "a list of at least one link name or pattern, for example eni*")
@@ -341,7 +341,7 @@ def _patterns(entries: t.Sequence[str], primary: str, others: t.Collection[str])
     for index, pattern in enumerate(patterns):
         if _covers(pattern, primary):
             raise Invalid(f"pod_interfaces[{index}]", pattern, f"a pattern that primary_interface {primary} does not match")
-        for other in others:
+        for other in marked_links:
             if _covers(pattern, other):
                 raise Invalid(f"pod_interfaces[{index}]", pattern, f"a pattern that {other}, one of interfaces, does not match")
         if pattern.endswith("+"):  # a wildcard in iptables, an ordinary character in nft

@@ -175,8 +175,8 @@ class BootTable:
 
         Each begins with the table's name, so that a run for one table does not claim another table's file.
         """
-        named = f"# For table {self._family} {self._table}.\n"
+        comment = f"# For table {self._family} {self._table}.\n"
         return [
             text(path, script, f"table {self._family} {self._table} {{}}\n", accept),
-            text(boot_files.program(path), program and named + program, named),
+            text(boot_files.program(path), program and comment + program, comment),
         ]

@@ -113,9 +113,9 @@ def parts(request: Request, transaction: Transaction) -> Parts:
     def report(outcome: Outcome) -> dict[str, t.Any]:
         results, lines = dict[str, t.Any](), list[str]()
         for module, called, contribution in built:
-            done = outcome.of(contribution.resources)
-            results[module] = {"changed": done.changed, **contribution.report(done)}
-            lines.append(_line(module, called, done))
+            result = outcome.of(contribution.resources)
+            results[module] = {"changed": result.changed, **contribution.report(result)}
+            lines.append(_line(module, called, result))
         kernel = {} if verdict.is_image else {"kernel": os.uname().release}
         mode = {"is_image": verdict.is_image, "is_running": not verdict.is_image, "reason": verdict.reason}
         node = {**mode, **kernel, **transaction.node}
@@ -188,13 +188,13 @@ def _announced(module: str, called: Request) -> Effects:
     return announced(called)
 
 
-def _line(module: str, called: Request, done: Outcome) -> str:
+def _line(module: str, called: Request, result: Outcome) -> str:
     """Return the line of the summary about a module's resources."""
-    changed = [name for resource, _plan in done.plans for name in resource.name.split(", ")]
+    changed = [name for resource, _plan in result.plans for name in resource.name.split(", ")]
     is_undone = composition.undoes(module, called.params)
     kept = [
         name
-        for resource, plan in done.surveyed
+        for resource, plan in result.surveyed
         if not plan.steps and not is_undone and is_desired(resource)
         for name in resource.name.split(", ")
     ]

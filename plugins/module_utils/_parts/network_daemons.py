@@ -110,8 +110,8 @@ def _is_needed(configuration: t.Mapping[str, File], keys: t.Sequence[str]) -> bo
 
 def _settings(texts: dict[str, str], text: str | None, keys: t.Sequence[str]) -> dict[str, networkd.Setting]:
     """Return the settings after the run."""
-    others = {path: other for path, other in texts.items() if path != networkd.PATH}
-    after = others if text is None else {**others, networkd.PATH: managed_files.HEADING + text}
+    other_files = {path: other for path, other in texts.items() if path != networkd.PATH}
+    after = other_files if text is None else {**other_files, networkd.PATH: managed_files.HEADING + text}
     return {key: networkd.setting(after, key) for key in keys}
 
 

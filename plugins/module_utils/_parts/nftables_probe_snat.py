@@ -70,8 +70,8 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [*live, *placed] if desired else [*placed, *live]
     if is_agentbakers:
         resources.insert(0 if replaces else len(resources), replaced)
-    others = probe_guards.OtherTranslators(request.params["interface"])
-    guards = _guards(desired, others, owner, nft if request.params["immediate"] else None)
+    translators = probe_guards.OtherTranslators(request.params["interface"])
+    guards = _guards(desired, translators, owner, nft if request.params["immediate"] else None)
     if desired and request.params["permanent"] and request.params["immediate"]:
         guards.append(partial(probe_guards.advertisements_at_boot, desired.interface, request.warn))
     if is_placed and request.params["permanent"]:
@@ -85,7 +85,7 @@ def parts(request: Request) -> Parts:
             "table": table,
             "managed_by": owner,
             "agentbaker": agentbaker,
-            "needed": others.need(owner),
+            "needed": translators.need(owner),
         },
         effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
     )
@@ -98,15 +98,20 @@ def _archive() -> str:
     return archive("_probe_snat.ipv6_program")
 
 
-def _guards(desired: ProbeSnat | None, others: probe_guards.OtherTranslators, owner: str | None, nft: Nft | None) -> list[Guard]:
+def _guards(
+    desired: ProbeSnat | None, translators: probe_guards.OtherTranslators, owner: str | None, nft: Nft | None
+) -> list[Guard]:
     """Return the guards of the desired table. A refusal applies to both planes, the warnings of probe_path to the running kernel.
 
     nft: None if the running kernel is not the node's.
     """
     if desired is None:
         return []
-    chosen: list[Guard] = [partial(probe_guards.ebpf_host_routing, others), partial(probe_guards.health_probe_filters, others)]
-    chosen.append(partial(probe_guards.cilium_node_ports, others))
+    chosen: list[Guard] = [
+        partial(probe_guards.ebpf_host_routing, translators),
+        partial(probe_guards.health_probe_filters, translators),
+    ]
+    chosen.append(partial(probe_guards.cilium_node_ports, translators))
     chosen += [partial(probe_guards.agent_baker, desired, nft)] if owner else []
     chosen += [partial(probe_guards.probe_path, desired)] if nft else []
     return chosen

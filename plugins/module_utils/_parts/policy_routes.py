@@ -122,32 +122,32 @@ def parts(request: Request) -> Parts:
 
     boot = BootPolicy(Files(), systemd, listed.protocol, path, tables, before)
     unmanaged = _unmanaged(listed, request)
-    kept = _after(listed, boot.kept(unmanaged if is_permanent else []), request).for_boot()
+    at_boot = _after(listed, boot.kept(unmanaged if is_permanent else []), request).for_boot()
     active = _after(listed, boot.active(unmanaged), request)
     # Also where absent removes only some rules.
-    is_moving = is_permanent and not kept.is_empty and path != boot.loaded_path
+    is_moving = is_permanent and not at_boot.is_empty and path != boot.loaded_path
     if is_moving:
         names.own_path("path", path)
 
     live = LivePolicy(Netlink(), listed, request.is_present)
-    record = boot.record(active, not kept.is_empty if is_permanent else boot.has_listener)
-    library = _library(is_permanent and not kept.is_empty, systemd, boot.unit, request)
-    placed = boot.resources(kept, starts=request.params["immediate"]) if is_permanent else []
-    if is_permanent and kept.is_empty and request.params["immediate"]:
+    record = boot.record(active, not at_boot.is_empty if is_permanent else boot.has_listener)
+    library = _library(is_permanent and not at_boot.is_empty, systemd, boot.unit, request)
+    placed = boot.resources(at_boot, starts=request.params["immediate"]) if is_permanent else []
+    if is_permanent and at_boot.is_empty and request.params["immediate"]:
         placed.append(boot.record_gone())
     # The library comes first, because the boot program needs it, and is removed last.
     resources: list[Resource] = [*([library] if library.is_desired else []), live, record, *placed]
-    resources += [] if library.is_desired or not kept.is_empty else [library]
+    resources += [] if library.is_desired or not at_boot.is_empty else [library]
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
-        done = outcome.report(live) or Report()
-        return {"rules": done.rules.report(), "routes": done.routes.report()}
+        result = outcome.report(live) or Report()
+        return {"rules": result.rules.report(), "routes": result.routes.report()}
 
     rules = listed.rules or () if request.is_present and request.params["immediate"] else ()
     guards: list[Guard] = [partial(cni_layouts, listed)] if request.is_present else []
     if request.is_present and request.is_alone:
         guards.append(partial(unowned, ownership_backend.read(Files()), "policy_routes", request.params))
-    if is_permanent and not kept.is_empty:
+    if is_permanent and not at_boot.is_empty:
         guards += [partial(roots_folders, path, path_of(boot.unit))] if request.is_present or is_moving else []
         guards.append(partial(kubelet_starters, systemd, [boot.unit], before))
     groundwork = [] if library.is_desired else [library]
@@ -228,8 +228,8 @@ def _after(listed: Policy, former: Policy, request: Request) -> Policy:
     """Return the desired policy after this run. Unmanaged lists keep the former content; absent without lists empties both."""
     if request.is_present:
         return listed.over(former)
-    left = former.without(listed)
-    return left._replace(rules=(), routes=()) if listed.rules is None and listed.routes is None else left
+    remaining = former.without(listed)
+    return remaining._replace(rules=(), routes=()) if listed.rules is None and listed.routes is None else remaining
 
 
 def _library(desired: bool, systemd: Units, unit: str, request: Request) -> CarriedLibrary:

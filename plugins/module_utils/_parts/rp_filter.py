@@ -56,8 +56,8 @@ def parts(request: Request) -> Parts:
     # In another root, the kernel's links belong to the builder, not to the node.
     links = backend.links() if kernel.is_own_root() else {}
     texts = configuration(request.warn)
-    others = {name: text for name, text in texts.items() if name != path}
-    text = sysctl_text(desired, links, others) if desired else None
+    other_files = {name: text for name, text in texts.items() if name != path}
+    text = sysctl_text(desired, links, other_files) if desired else None
 
     placed = managed_files.ManagedFiles(files, [managed_files.text(path, text, begins=HEADING)])
     changing = placed if request.params["permanent"] else None
@@ -73,7 +73,7 @@ def parts(request: Request) -> Parts:
         chosen.append(partial(reverse_path_guards.missing_links, desired, links, later, request.params["immediate"]))
     if desired and text and request.params["permanent"]:
         chosen.append(partial(roots_folders, path))
-        chosen.append(partial(reverse_path_guards.boot_order, desired, path, {**others, path: text}))
+        chosen.append(partial(reverse_path_guards.boot_order, desired, path, {**other_files, path: text}))
 
     def report(outcome: Outcome) -> dict[str, t.Any]:
         interfaces = outcome.report(live)

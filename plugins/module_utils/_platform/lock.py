@@ -86,7 +86,7 @@ def _take(path: str, deadline: float) -> int:
                 _end_strays(descriptor)
                 look = time.monotonic() + 1.0
             if time.monotonic() > deadline:
-                holders = ", ".join(map(_named, _holders(descriptor))) or "a process that cannot be seen from here"
+                holders = ", ".join(map(_process_text, _holders(descriptor))) or "a process that cannot be seen from here"
                 os.close(descriptor)
                 raise Failure(
                     f"another run on this node holds {path}: {holders}. Nothing was changed. Wait for its end, then run again"
@@ -140,7 +140,7 @@ def _variable(pid: int, name: str) -> str:
         return next((value for key, _equals, value in variables if key == name), "")
 
 
-def _named(pid: int) -> str:
+def _process_text(pid: int) -> str:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as comm:
         return f"process {pid} ({comm.read().strip()})"
     return f"process {pid}"

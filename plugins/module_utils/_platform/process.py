@@ -85,7 +85,11 @@ def run(
     Raises Failure if the program cannot be started, and Uncertain if it has not ended in time.
     """
     # Files instead of pipes: a daemon that the program leaves behind would hold a pipe open.
-    with _in_memory(stdin or "", _waiting_name(f"runs {_shown(argv)}")) as input_file, _in_memory() as out, _in_memory() as error:
+    with (
+        _in_memory(stdin or "", _waiting_name(f"runs {_command_text(argv)}")) as input_file,
+        _in_memory() as out,
+        _in_memory() as error,
+    ):
         seconds = DEADLINE if seconds is None else seconds
         bounds, program = _bounds(seconds, completes), None
         variables = {**(environment or {"PATH": SEARCH_PATH}), **({MARK: mark(os.getpid())} if not completes else {})}
@@ -104,8 +108,8 @@ def run(
         if not has_ended:
             fate = "was killed" if _kill(program) else "cannot be killed, as it is stuck in the kernel"
             raise Uncertain(
-                f"{_shown(argv)} (process {program.pid}) did not end within {seconds:g} s and {fate}. Start it by hand to see"
-                " what it waits for, then run again"
+                f"{_command_text(argv)} (process {program.pid}) did not end within {seconds:g} s and {fate}. Start it by hand to"
+                " see what it waits for, then run again"
             )
         return Completed(program.wait(), _text(out), _text(error))
 
@@ -214,7 +218,7 @@ def _kill(program: subprocess.Popen[bytes]) -> bool:
     return has_ended
 
 
-def _shown(argv: t.Sequence[str]) -> str:
+def _command_text(argv: t.Sequence[str]) -> str:
     """Return a command line for the operator, without the variables that env(1) is given."""
     return " ".join(word for word in argv if word.startswith("-") or "=" not in word)
 

@@ -87,8 +87,8 @@ class ReplacedUnit:
         acts = self._starts and observed.is_managed
         if self._desired:
             stopping = [Step(f"stop {UNIT}", units.Forget(UNIT), units.Start(UNIT))] if acts and observed.is_active else []
-            shown = plan.objects if placing else whole(f"# {UNIT}: active\n", f"# {UNIT}: inactive\n")
-            return Plan((*placing, *stopping), shown) if placing or stopping else Plan()
+            objects = plan.objects if placing else whole(f"# {UNIT}: active\n", f"# {UNIT}: inactive\n")
+            return Plan((*placing, *stopping), objects) if placing or stopping else Plan()
         if placing and acts and observed.is_enabled and not observed.is_active:
             # The link that enables the other unit is gone, so systemd no longer skips this one. If the start fails, systemd
             # repeats it: AgentBaker's unit has Restart=on-failure.

@@ -113,9 +113,10 @@ def _addresses(link: str, addresses: t.Mapping[str, t.Sequence[str]]) -> str:
     if link in addresses:
         # Not which one: a fleet's report has each sentence once for all nodes that share it.
         return f"{link} has a global IPv6 address."
-    others = ", ".join(f"{name} ({held[0]})" for name, held in sorted(addresses.items()))
+    other_links = ", ".join(f"{name} ({held[0]})" for name, held in sorted(addresses.items()))
     return (
-        f"{link} has no global IPv6 address, and these links have one: {others}. Set interface to the link that receives probes."
+        f"{link} has no global IPv6 address, and these links have one: {other_links}. Set interface to the link that receives"
+        " probes."
     )
 
 
@@ -177,9 +178,9 @@ class OtherTranslators:
             return unknown(str(failure))._asdict()
 
 
-def ebpf_host_routing(others: OtherTranslators) -> t.Iterable[str]:
+def ebpf_host_routing(translators: OtherTranslators) -> t.Iterable[str]:
     """Refuse a node on which AKS blocks netfilter rules: a table loaded now would be missing after the next boot."""
-    signs = others.host_routing_signs
+    signs = translators.host_routing_signs
     if signs:
         raise Refusal(
             f"this is an eBPF host-routing node, known by {' and '.join(signs)}. AKS blocks netfilter rules here and"
@@ -188,20 +189,20 @@ def ebpf_host_routing(others: OtherTranslators) -> t.Iterable[str]:
     return ()
 
 
-def health_probe_filters(others: OtherTranslators) -> t.Iterable[str]:
+def health_probe_filters(translators: OtherTranslators) -> t.Iterable[str]:
     """Refuse a link on which Microsoft's BPF programs already translate probes."""
-    filters = others.health_probe_filters
+    filters = translators.health_probe_filters
     if filters:
         raise Refusal(
-            f"{others.link} carries the traffic control filters {', '.join(filters)} of ipv6-hp-bpf, which"
+            f"{translators.link} carries the traffic control filters {', '.join(filters)} of ipv6-hp-bpf, which"
             " translate probes here and remove the table. Nothing was changed. Set state to absent for this node"
         )
     return ()
 
 
-def cilium_node_ports(others: OtherTranslators) -> t.Iterable[str]:
+def cilium_node_ports(translators: OtherTranslators) -> t.Iterable[str]:
     """Refuse a link on which Cilium's BPF programs answer IPv6 node ports, and warn where that is in doubt."""
-    cilium, link = others.cilium, others.link
+    cilium, link = translators.cilium, translators.link
     if cilium is None:
         return
     if cilium.takes_probes:
@@ -251,9 +252,9 @@ def probe_path(desired: ProbeSnat) -> t.Iterable[str]:
         )
     leaves_by = rtnetlink.link_towards(translated)
     if leaves_by != link:
-        way = f"leave by {leaves_by}" if leaves_by else "find no route"
+        departure = f"leave by {leaves_by}" if leaves_by else "find no route"
         yield (
-            f"The node has no IPv6 default route by {link}: replies to {translated} {way}, and probes stay unanswered."
+            f"The node has no IPv6 default route by {link}: replies to {translated} {departure}, and probes stay unanswered."
             " Add the route, by router advertisement or by hand."
         )
     if kernel.setting("net/ipv6/conf/all/forwarding") == 0:

@@ -130,7 +130,7 @@ def interfaces(module: str, options: t.Mapping[str, t.Any]) -> dict[str, str]:
     option = INTERFACES.get(module, "")
     value = options.get(option)
     if isinstance(value, list):
-        named = {f"{option}[{number}]": name for number, name in enumerate(value)}
+        places = {f"{option}[{number}]": name for number, name in enumerate(value)}
     else:
-        named = {option: value} if value else {}
-    return {place: name for place, name in named.items() if not PATTERN.intersection(name)}
+        places = {option: value} if value else {}
+    return {place: name for place, name in places.items() if not PATTERN.intersection(name)}

@@ -103,8 +103,8 @@ def needs_enis(options: Values) -> bool:
 def links(options: Values) -> dict[str, str]:
     """Return the names of network interfaces in the options, by option."""
     listed = {"enis": options["enis"] or (), "interface_marks": options["interface_marks"]}
-    named = {f"{name}[{number}].name": entry.get("name") for name, ones in listed.items() for number, entry in enumerate(ones)}
-    return {place: name for place, name in {**named, "primary_interface": options["primary_interface"]}.items() if name}
+    places = {f"{name}[{number}].name": entry.get("name") for name, ones in listed.items() for number, entry in enumerate(ones)}
+    return {place: name for place, name in {**places, "primary_interface": options["primary_interface"]}.items() if name}
 
 
 def conflicts(options: Values, is_image: bool | None) -> t.Iterator[str]:
@@ -184,14 +184,14 @@ def _unfit_enis(desired: eni_layout.DesiredLayout, options: Values) -> t.Iterato
 def _check_filters(options: Values, enis: t.Sequence[eni.Eni]) -> None:
     """Check the names for rp_filter, which takes fewer than the other modules."""
     if options["primary_interface"]:
-        named = {"primary_interface": options["primary_interface"]}
+        links = {"primary_interface": options["primary_interface"]}
     else:
-        named = {f"{interface.option}.name": interface.name for interface in enis if interface.primary}
+        links = {f"{interface.option}.name": interface.name for interface in enis if interface.primary}
     if options["remedy"] == LOOSE:
-        named.update(
+        links.update(
             {f"interface_marks[{number}].name": entry["name"] for number, entry in enumerate(options["interface_marks"])}
         )
-    for place, name in named.items():
+    for place, name in links.items():
         routing_options.require_sysctl_name(place, name)
 
 
@@ -257,8 +257,8 @@ class Facts(t.NamedTuple):
 
     def report(self) -> dict[str, t.Any]:
         """Return the facts for the module's result, without those that the plan repeats."""
-        shown = self.enis._asdict() if self.enis else {}
-        return {name: value for name, value in shown.items() if name not in ("rules", "routes", "query")}
+        enis = self.enis._asdict() if self.enis else {}
+        return {name: value for name, value in enis.items() if name not in ("rules", "routes", "query")}
 
     def warnings(self) -> list[str]:
         sentences = [f"{sentence}." for sentence in self.enis.left_out.values()] if self.enis else []
@@ -319,11 +319,11 @@ def facts(options: Values, observed: Observation) -> Facts:
 
 def _check_marks(desired: eni_layout.DesiredLayout, of_primary: tuple[int, int], foreign: t.Iterable[ForeignMark]) -> None:
     """Raise Invalid for a mark that rules confuse with one of another program. of_primary: the mark and the mask of its rule."""
-    own = {"mark": of_primary}
+    marks = {"mark": of_primary}
     for number, entry in enumerate(desired.interfaces):
-        own[f"interface_marks[{number}].mark"] = int(entry["mark"], 0), int(desired.mask, 0)
+        marks[f"interface_marks[{number}].mark"] = int(entry["mark"], 0), int(desired.mask, 0)
     for other in foreign:
-        for place, bits in own.items():
+        for place, bits in marks.items():
             if (other.value, other.mask) != bits and other.collides(*bits):
                 allowed = f"one that rules for it do not confuse with {other.text}, the mark of {other.owner}"
                 raise Invalid(place, ForeignMark(*bits, "").text, allowed)

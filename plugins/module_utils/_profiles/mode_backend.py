@@ -21,16 +21,16 @@ def verdict(mode: str, run: process.Runner) -> ModeVerdict:
     return node_mode.by_controller(mode, "", ()) or node_mode.by_node(_answer(run), "")
 
 
-def check_links(named: t.Mapping[str, str]) -> None:
-    """Raise Invalid for an interface that the node does not have. named: the names of interfaces, by option.
+def check_links(places: t.Mapping[str, str]) -> None:
+    """Raise Invalid for an interface that the node does not have. places: the names of interfaces, by option.
 
     Raises Invalid for an interface that the node does not have.
     """
     links = [name for _index, name in socket.if_nameindex()]
-    for option, name in named.items():
+    for option, name in places.items():
         if name not in links:
-            known = ", ".join(link for link in links if link != "lo")
-            raise Invalid(option, name, f"an interface of this node ({known}), unless later_interfaces is true")
+            names = ", ".join(link for link in links if link != "lo")
+            raise Invalid(option, name, f"an interface of this node ({names}), unless later_interfaces is true")
 
 
 def _answer(run: process.Runner) -> node_mode.Answer:

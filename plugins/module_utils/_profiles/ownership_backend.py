@@ -23,8 +23,8 @@ PRIMARY = "chain leaving "  # only a table with a primary interface has it, see 
 
 
 def read(backend: files.Files) -> Owners:
-    named = {name[len(BEGINS) :] for name in backend.entries(FOLDER) if name.startswith(BEGINS)}
-    recorded = {name: frozenset(_text(backend, ownership.record(name)).splitlines()[1:]) for name in sorted(named)}
+    profiles = {name[len(BEGINS) :] for name in backend.entries(FOLDER) if name.startswith(BEGINS)}
+    recorded = {name: frozenset(_text(backend, ownership.record(name)).splitlines()[1:]) for name in sorted(profiles)}
     return Owners(recorded, dict(_former(backend)))
 
 

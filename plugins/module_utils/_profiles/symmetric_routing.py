@@ -181,7 +181,7 @@ def plan(options: Values, facts: Facts) -> list[Step]:
     rules = {"uplinks": facts.uplinks, "rules": facts.rules, "routes": facts.routes, "protocol": options["protocol"]}
     return [
         *groundwork,
-        ("rp_filter", {"interfaces": [way["name"] for way in ways], "mode": "loose", "raise_all": options["raise_all"]}),
+        ("rp_filter", {"interfaces": [uplink["name"] for uplink in ways], "mode": "loose", "raise_all": options["raise_all"]}),
         ("policy_routes", {**rules, **before}),
         ("nftables_connmark", {"interfaces": ways, **before}),
     ]

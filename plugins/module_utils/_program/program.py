@@ -70,7 +70,7 @@ def _fail(message: str, **more: str) -> t.NoReturn:
 
 
 def name_of(version: str, packed: bytes) -> str:
-    """Return the name of a program."""
+    """Return the name of the file on the node: of the package, its version, and 32 digits of the SHA-256 of its bytes."""
     return f"{PACKAGE}-{version}-{hashlib.sha256(packed).hexdigest()[:32]}"
 
 

@@ -46,12 +46,12 @@ def _title(losses: t.Sequence[tuple[Row, str]]) -> str:
 
 def table(titles: Row, entries: t.Iterable[tuple[Row, str]]) -> list[str]:
     """Return a table with the nodes of each row; nothing without rows. entries: a row and one of its nodes."""
-    rows = [(*row, _named([*dict.fromkeys(nodes)])) for row, nodes in grouped(entries).items()]
+    rows = [(*row, _names([*dict.fromkeys(nodes)])) for row, nodes in grouped(entries).items()]
     cells = [(*titles, "nodes"), ("---",) * (len(titles) + 1), *rows] if rows else []
     return [*[""] * bool(cells), *(f"| {' | '.join(row)} |" for row in cells)]
 
 
-def _named(nodes: t.Sequence[str]) -> str:
+def _names(nodes: t.Sequence[str]) -> str:
     rest = len(nodes) - MOST_NODES
     return ", ".join([*map(code, nodes[:MOST_NODES]), *[f"and {rest} more"] * (rest > 0)])
 

@@ -65,7 +65,7 @@ def as_markdown(data: Data) -> str:
 
 
 def as_page(data: Data) -> str:
-    """Return the page."""
+    """Write a page of HTML: a headline in the colour of the worst node, and a section with one entry for each node."""
     versions = (
         f"kubenode.datapath {data['collection']}, ansible-core {data['ansible']}, from {data['started']} to {data['ended']}"
     )

@@ -224,8 +224,8 @@ _CHOOSE = "Choose another on nodes that run this software."
 def _at_priority(rule: Rule) -> t.Iterator[str]:
     uses = PRIORITIES.get(rule.priority, ())
     if uses and not any(use.fits(rule) for use in uses):
-        others = " and ".join(f"{use.owner} ({use.meaning})" for use in uses)
-        yield f"Priority {rule.priority} has another purpose in {others}. {_CHOOSE}"
+        owners = " and ".join(f"{use.owner} ({use.meaning})" for use in uses)
+        yield f"Priority {rule.priority} has another purpose in {owners}. {_CHOOSE}"
     for span in PRIORITY_SPANS if rule.priority in _IN_SPANS else ():  # a node may have thousands of rules
         if rule.priority in span and not (span.fits and span.fits(rule)):
             numbers = f"{span.first} to {span.last}"

@@ -106,8 +106,8 @@ class LivePolicy:
         if served:
             desired = desired.without_rules(served)
             rules = self._rule_changes(desired.rules, observed.rules)
-            others = [(other, [protocol]) for other, protocol in served.values()]
-            rules = rules._replace(satisfied=[*rules.satisfied, *others])
+            further = [(other, [protocol]) for other, protocol in served.values()]
+            rules = rules._replace(satisfied=[*rules.satisfied, *further])
         return desired, Report(rules, self._route_changes(desired.routes, observed.routes))
 
     def _neighbours(self, observed: ObservedPolicy) -> Gateways:
@@ -117,8 +117,8 @@ class LivePolicy:
     def plan(self, observed: ObservedPolicy) -> Plan:
         desired, (rules, routes) = self.changes(observed)
         if rules.added:
-            own = {rule for rule, protocol in observed.rules if protocol == desired.protocol}
-            new = [rule for rule in rules.added if rule not in own]
+            own_rules = {rule for rule, protocol in observed.rules if protocol == desired.protocol}
+            new = [rule for rule in rules.added if rule not in own_rules]
             _refuse_conflicts(desired, new, observed.rules)
             _check_targets(desired, new, observed.rules)
         if 0 < len(rules.satisfied) < len(desired.rules or ()):
@@ -127,53 +127,53 @@ class LivePolicy:
             _refuse_conflicts(desired, routes.added, observed.routes)
             _check_routes(desired, routes.added, observed.links, self._neighbours(observed))
         steps = tuple(self._steps(observed, rules, routes))
-        before, after = _shown(rules)
-        shown = whole(
+        before, after = _both_lists(rules)
+        texts = whole(
             "".join(f"{item}\n" for item in (*before, *routes.removed)),
             "".join(f"{item}\n" for item in (*after, *routes.added)),
         )
-        return Plan(steps, shown, Report(rules, routes))
+        return Plan(steps, texts, Report(rules, routes))
 
     def _route_changes(self, listed: t.Sequence[Route] | None, current: t.Sequence[Owned]) -> Changes:
         if listed is None and not self._manages_all:
             return Changes()
-        own = {route: None for route, protocol in current if protocol == self._policy.protocol and not route.unread}
+        own_routes = {route: None for route, protocol in current if protocol == self._policy.protocol and not route.unread}
         if not self._desired:
-            removed = list(own) if listed is None else policy.taken(own, listed)
-            return Changes((), removed, len(own) - len(removed))
+            removed = list(own_routes) if listed is None else policy.taken(own_routes, listed)
+            return Changes((), removed, len(own_routes) - len(removed))
         desired = {route: None for route in listed or ()}
-        missing = [route for route in desired if route not in own]
+        missing = [route for route in desired if route not in own_routes]
         paths = {route.path: route for route in missing}
         foreign = [(route, owner) for route, owner in current if paths and owner != self._policy.protocol and route.path in paths]
         satisfied = {
             paths[path]: owners for path, owners in _owners(paths, ((route.path, owner) for route, owner in foreign)).items()
         }
         unread_at = {paths[route.path]: route for route, _owner in foreign if route.unread}
-        kept = len(desired) - len(missing)
+        unchanged = len(desired) - len(missing)
         return Changes(
             [route for route in missing if route not in satisfied],
-            [item for item in own if item not in desired] if len(own) > kept else [],
-            kept,
+            [item for item in own_routes if item not in desired] if len(own_routes) > unchanged else [],
+            unchanged,
             [(unread_at.get(route, route), satisfied[route]) for route in missing if route in satisfied],
         )
 
     def _rule_changes(self, listed: t.Sequence[Rule] | None, current: t.Sequence[Owned]) -> Changes:
         if listed is None and not self._manages_all:
             return Changes()
-        own = [rule for rule, protocol in current if protocol == self._policy.protocol and not rule.opaque]
+        own_rules = [rule for rule, protocol in current if protocol == self._policy.protocol and not rule.opaque]
         if not self._desired:
-            gone = set(own) if listed is None else set(policy.taken(own, listed))
-            last = dict.fromkeys(rule for rule in reversed(own) if rule not in gone)
+            gone = set(own_rules) if listed is None else set(policy.taken(own_rules, listed))
+            last = dict.fromkeys(rule for rule in reversed(own_rules) if rule not in gone)
             return _arranged(list(reversed(last)), {}, current, self._policy.protocol, is_free=True)
         in_order = sorted(listed or (), key=PLACE)
-        if own == in_order:  # as in nearly every run
-            return Changes(kept=len(own))
-        distinct, desired = set(own), list(dict.fromkeys(listed or ()))
+        if own_rules == in_order:  # as in nearly every run
+            return Changes(kept=len(own_rules))
+        distinct, desired = set(own_rules), list(dict.fromkeys(listed or ()))
         missing = [rule for rule in desired if rule not in distinct]
         satisfied = _owners(missing, current)
-        is_whole = len(satisfied) == len(missing) and len(own) == len(distinct) == len(desired) - len(missing)
-        if is_whole and not _is_out_of_order(own, in_order, satisfied):
-            return Changes(kept=len(own), satisfied=[(rule, satisfied[rule]) for rule in missing])
+        is_whole = len(satisfied) == len(missing) and len(own_rules) == len(distinct) == len(desired) - len(missing)
+        if is_whole and not _is_out_of_order(own_rules, in_order, satisfied):
+            return Changes(kept=len(own_rules), satisfied=[(rule, satisfied[rule]) for rule in missing])
         return _arranged(desired, satisfied, current, self._policy.protocol)
 
     def _steps(self, observed: ObservedPolicy, rules: Changes, routes: Changes) -> t.Iterator[Step]:
@@ -202,14 +202,14 @@ def _few(items: t.Sequence[t.Any], noun: str) -> str:
     return f"{len(items)} {noun}" if len(items) > 1 else str(items[0])
 
 
-def _is_out_of_order(own: t.Sequence[Rule], in_order: t.Sequence[Rule], satisfied: t.Collection[Rule]) -> bool:
+def _is_out_of_order(own_rules: t.Sequence[Rule], in_order: t.Sequence[Rule], satisfied: t.Collection[Rule]) -> bool:
     """Return whether a packet could tell the current order of the rules from ``in_order``, the desired one.
 
-    own: the current rules of the policy's protocol. satisfied: the desired rules that foreign rules satisfy. Where both have
-    one priority, their order is not compared, and counts as wrong if order matters there at all.
+    own_rules: the current rules of the policy's protocol. satisfied: the desired rules that foreign rules satisfy. Where both
+    have one priority, their order is not compared, and counts as wrong if order matters there at all.
     """
     unsatisfied = [rule for rule in in_order if rule not in satisfied] if satisfied else in_order
-    places = {PLACE(rule) for rule, other in zip(own, unsatisfied) if rule != other}
+    places = {PLACE(rule) for rule, other in zip(own_rules, unsatisfied) if rule != other}
     if satisfied:
         places |= set(map(PLACE, unsatisfied)).intersection(map(PLACE, satisfied))
     lists: dict[Place, list[Rule]] = {place: [] for place in places}
@@ -269,22 +269,22 @@ class _Arranged:
             self.added, self.removed, self.kept = [], [], len(former)
             return
         last = {rule: index for index, rule in standing}
-        own = [rule for rule in desired if rule not in satisfied]
+        own_rules = [rule for rule in desired if rule not in satisfied]
         if is_free or not rule_order.counts(desired):
-            standing_own = sorted((rule for rule in own if rule in last), key=last.__getitem__)
-            own = [*standing_own, *(rule for rule in own if rule not in last)]
-            self.kept = sum(rule in last for rule in own)
+            standing_own = sorted((rule for rule in own_rules if rule in last), key=last.__getitem__)
+            own_rules = [*standing_own, *(rule for rule in own_rules if rule not in last)]
+            self.kept = sum(rule in last for rule in own_rules)
         else:
             first = {rule: index for index, rule in reversed(foreign) if rule in satisfied}
             self.kept = rule_order.staying(desired, last, first)
-        staying = {last[rule] for rule in own[: self.kept]}
+        staying = {last[rule] for rule in own_rules[: self.kept]}
         going = [(index, rule) for index, rule in standing if index not in staying]
-        self.added = own[self.kept :]
+        self.added = own_rules[self.kept :]
         self.removed = [rule for _index, rule in going]
         if self.added or going:
-            same = 0 if rule_order.may_be_mistaken(former) else _same(former, own[: self.kept])
+            same = 0 if rule_order.may_be_mistaken(former) else _same(former, own_rules[: self.kept])
             overtaken = _overtaken(going, foreign)
-            self.order = Order(tuple(former[same:]), tuple(own[same:]), self.kept - same, overtaken)
+            self.order = Order(tuple(former[same:]), tuple(own_rules[same:]), self.kept - same, overtaken)
 
 
 def _same(former: t.Sequence[Rule], desired: t.Sequence[Rule]) -> int:
@@ -307,7 +307,7 @@ def _overtaken(going: t.Sequence[tuple[int, Rule]], foreign: t.Sequence[tuple[in
     )
 
 
-def _shown(rules: Changes) -> tuple[list[Rule], list[Rule]]:
+def _both_lists(rules: Changes) -> tuple[list[Rule], list[Rule]]:
     """Return the rules before and after, for the diff. If a rule moves, the diff includes the rules that it passes."""
     moving = set(rules.added).intersection(rules.removed)
     moved = [order for order in rules.orders if moving.intersection(order.after)]
@@ -342,10 +342,10 @@ def _refuse_conflicts(desired: Policy, added: t.Sequence[t.Any], current: t.Sequ
         return
     for item, protocol in current:
         if item.key in keys and (protocol != desired.protocol or _is_unread(item)):
-            own = keys[item.key]
-            choice = "priority" if isinstance(own, Rule) else "metric or table"
+            desired_item = keys[item.key]
+            choice = "priority" if isinstance(desired_item, Rule) else "metric or table"
             raise Refusal(
-                f"{desired.option(own)} cannot be added: it is {own}, but {item} is there and belongs to"
+                f"{desired.option(desired_item)} cannot be added: it is {desired_item}, but {item} is there and belongs to"
                 f" {known_programs.owner(item, [protocol])}. Nothing was changed. Choose another {choice}, or have the owner"
                 " remove the existing one"
             )

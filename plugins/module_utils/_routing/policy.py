@@ -142,10 +142,10 @@ class Policy(t.NamedTuple):
     def without_rules(self, gone: t.Container[Rule]) -> Policy:
         """Return this policy without some rules. Errors still name the options of the others by their indexes."""
         places = self.places[0] or range(len(self.rules or ()))
-        kept = [(rule, place) for rule, place in zip(self.rules or (), places) if rule not in gone]
+        pairs = [(rule, place) for rule, place in zip(self.rules or (), places) if rule not in gone]
         return self._replace(
-            rules=tuple(rule for rule, _place in kept),
-            places=([place for _rule, place in kept], self.places[1]),
+            rules=tuple(rule for rule, _place in pairs),
+            places=([place for _rule, place in pairs], self.places[1]),
         )
 
     def by(self, links: t.Collection[str]) -> Policy:

@@ -179,7 +179,7 @@ class Route(t.NamedTuple):
         """Return the options that give this route, without defaults, as a file keeps them."""
         is_single = len(self.hops) == 1
         hop = self.hops[0] if is_single else Hop("")
-        shown = {
+        options = {
             "table": str(self.table),
             "family": "ipv6" if self.family == IPV6 else "ipv4",
             "to": fields.show_prefix(self.dst, "default"),
@@ -193,7 +193,7 @@ class Route(t.NamedTuple):
             "mtu": self.mtu,
             "nexthops": [] if is_single else [_hop_options(hop) for hop in self.hops],
         }
-        return {name: value for name, value in shown.items() if value}
+        return {name: value for name, value in options.items() if value}
 
     @property
     def _type(self) -> str:
@@ -210,8 +210,8 @@ _SCOPE_NAMES = {number: name for name, number in SCOPES.items()}
 
 
 def _hop_options(hop: Hop) -> dict[str, t.Any]:
-    shown = {"via": fields.show(hop.via) if hop.via else "", "dev": hop.dev, "onlink": hop.onlink, "weight": hop.weight}
-    return {name: value for name, value in shown.items() if value}
+    options = {"via": fields.show(hop.via) if hop.via else "", "dev": hop.dev, "onlink": hop.onlink, "weight": hop.weight}
+    return {name: value for name, value in options.items() if value}
 
 
 class NextHops(t.NamedTuple):
@@ -386,15 +386,15 @@ def from_options(option: str, entry: t.Mapping[str, t.Any], tables: t.Mapping[st
 
 
 def _parse(
-    option: str, entry: t.Any, parsers: t.Mapping[str, t.Callable[[t.Any], t.Any]], others: tuple[str, ...]
+    option: str, entry: t.Any, parsers: t.Mapping[str, t.Callable[[t.Any], t.Any]], further: tuple[str, ...]
 ) -> dict[str, t.Any]:
     if not isinstance(entry, dict):
-        raise Invalid(option, entry, f"a dictionary with {', '.join(sorted([*parsers, *others]))}")
+        raise Invalid(option, entry, f"a dictionary with {', '.join(sorted([*parsers, *further]))}")
     parsed = {}
     for key, value in entry.items():
         if key not in parsers:
-            known = ", ".join(sorted([*parsers, *others]))
-            raise Invalid(f"{option}.{key}", value, f"left out; known here are {known}")
+            permitted = ", ".join(sorted([*parsers, *further]))
+            raise Invalid(f"{option}.{key}", value, f"left out; known here are {permitted}")
         try:
             if value is not None:
                 parsed[key] = parsers[key](value)

@@ -174,9 +174,9 @@ class Netlink(UndoBackend):
         if isinstance(operation, (Apply, Restore)):
             return self._differences(operation)
         current = self.rules()
-        own = [rule for rule, protocol in current if protocol == operation.protocol]
-        orders = _still_meant(operation, own)
-        messages = rule_order.messages(own, orders)
+        own_rules = [rule for rule, protocol in current if protocol == operation.protocol]
+        orders = _still_meant(operation, own_rules)
+        messages = rule_order.messages(own_rules, orders)
         differences = [f"{rule} is not where it was" for rule in messages.added]
         differences += [f"{rule} is still there" for rule in messages.deleted if rule not in messages.added]
         return differences or self._overtaken(operation)
@@ -205,9 +205,9 @@ class Netlink(UndoBackend):
 
     def _arranging(self, operation: Arrange | Rearrange) -> list[Change]:
         """Return the messages, additions first, so that every packet has a rule at any moment (see _routing/rule_order.py)."""
-        own = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
-        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, own)
-        messages = rule_order.messages(own, orders)
+        own_rules = [rule for rule, protocol in self.rules() if protocol == operation.protocol]
+        orders = operation.orders if isinstance(operation, Arrange) else _still_meant(operation, own_rules)
+        messages = rule_order.messages(own_rules, orders)
         return [Change(ADD, rule) for rule in messages.added] + [Change(DELETE, rule) for rule in messages.deleted]
 
     def _overtaken(self, operation: Arrange | Rearrange) -> list[str]:
@@ -215,15 +215,15 @@ class Netlink(UndoBackend):
         pairs = [pair for order in operation.orders for pair in order.overtaken]
         if not pairs:
             return []
-        own: dict[Rule, tuple[int, int]] = {}
+        places: dict[Rule, tuple[int, int]] = {}
         foreign: dict[Rule, tuple[int, int]] = {}
         for index, (rule, protocol) in enumerate(self.rules()):
-            (own if protocol == operation.protocol else foreign)[rule] = (index, protocol)
+            (places if protocol == operation.protocol else foreign)[rule] = (index, protocol)
         return [
             f"{rule} stands behind {other} ({known_programs.owner(other, [foreign[other][1]])}) now, but came before it earlier:"
             " the kernel adds a rule behind the others of its priority"
             for rule, other in pairs
-            if rule in own and other in foreign and own[rule] > foreign[other]
+            if rule in places and other in foreign and places[rule] > foreign[other]
         ]
 
     # Routes
@@ -259,13 +259,13 @@ class Netlink(UndoBackend):
     def _differences(self, operation: Apply | Restore) -> list[str]:
         """Describe what differs. A route whose key is foreign by now is no difference: the restoration has reported it."""
         routes_there = self.routes()
-        own = {route for route, protocol in routes_there if protocol == operation.protocol}
+        own_routes = {route for route, protocol in routes_there if protocol == operation.protocol}
         foreign = {route.key for route, protocol in routes_there if protocol != operation.protocol or route.unread}
         neighbours_there = set(self.neighbours())
         final = {_identity(change.item): change for change in operation.changes}  # the last change of an item decides
         differences = []
         for change in final.values():
-            is_there = change.item in (own if isinstance(change.item, Route) else neighbours_there)
+            is_there = change.item in (own_routes if isinstance(change.item, Route) else neighbours_there)
             if is_there == (change.verb == DELETE) and (change.verb == DELETE or _identity(change.item) not in foreign):
                 differences.append(f"{change.item} is {'still' if is_there else 'not'} there")
         return differences
@@ -436,8 +436,8 @@ class _Encoder:
         message["flags"] = rules.INVERT if rule.invert else 0
         uids, sport, dport = (":".join(map(str, span)) for span in (rule.uidrange, rule.sport, rule.dport))
         optional = (
-            ("FRA_SRC", _shown(rule.src)),
-            ("FRA_DST", _shown(rule.dst)),
+            ("FRA_SRC", _prefix_text(rule.src)),
+            ("FRA_DST", _prefix_text(rule.dst)),
             ("FRA_IIFNAME", rule.iif),
             ("FRA_OIFNAME", rule.oif),
             ("FRA_L3MDEV", int(rule.l3mdev)),
@@ -464,7 +464,7 @@ class _Encoder:
         message["table"] = route.table if route.table < 256 else 0
         values: list[list[t.Any]] = [["RTA_TABLE", route.table]]
         optional = (
-            ("RTA_DST", _shown(route.dst)),
+            ("RTA_DST", _prefix_text(route.dst)),
             ("RTA_PRIORITY", route.metric),
             ("RTA_PREFSRC", fields.show(route.src) if route.src else ""),
         )
@@ -519,5 +519,5 @@ def _gateway(hop: Hop) -> list[list[t.Any]]:
     return [["RTA_GATEWAY", fields.show(hop.via)]] if hop.via else []
 
 
-def _shown(prefix: fields.Prefix) -> str:
+def _prefix_text(prefix: fields.Prefix) -> str:
     return fields.show(prefix[0]) if prefix != ANY else ""

@@ -41,7 +41,7 @@ def parse(text: str) -> dict[str, int]:
 
 def table(number: int) -> str:
     """Return a table's name if every node knows it, else its number."""
-    return next((name for name, known in TABLES.items() if known == number), str(number))
+    return next((name for name, value in TABLES.items() if value == number), str(number))
 
 
 def protocol(number: int) -> str:

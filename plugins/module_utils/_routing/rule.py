@@ -134,16 +134,16 @@ class Rule(t.NamedTuple):
 
     def options(self) -> dict[str, t.Any]:
         """Return the options that give this rule, without defaults, as a file keeps them."""
-        shown: dict[str, t.Any] = {"priority": self.priority, "family": "ipv6" if self.family == IPV6 else "ipv4"}
+        options: dict[str, t.Any] = {"priority": self.priority, "family": "ipv6" if self.family == IPV6 else "ipv4"}
         if self.src[0]:
-            shown["from"] = fields.show_prefix(self.src, "all")
+            options["from"] = fields.show_prefix(self.src, "all")
         if self.dst[0]:
-            shown["to"] = fields.show_prefix(self.dst, "all")
+            options["to"] = fields.show_prefix(self.dst, "all")
         if self.table:
-            shown["table"] = str(self.table)
+            options["table"] = str(self.table)
         if self[4:16] != _PLAIN or self.goto or self.suppress_prefixlength != UNSET:
-            shown.update(self._rare_options())
-        return shown
+            options.update(self._rare_options())
+        return options
 
     def _rare_options(self) -> t.Iterator[tuple[str, t.Any]]:
         rare = {
@@ -173,7 +173,7 @@ _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 
 
 def protocol_name(number: int) -> str:
-    return next((name for name, known in IP_PROTOCOLS.items() if known == number), str(number))
+    return next((name for name, value in IP_PROTOCOLS.items() if value == number), str(number))
 
 
 def _unknown(attrs: t.Mapping[int, bytes]) -> list[int]:

@@ -199,10 +199,10 @@ def messages(current: t.Sequence[Rule], orders: t.Sequence[Order]) -> Messages:
 
 def _messages(current: t.Sequence[Rule], order: Order) -> Messages:
     mentioned = {*order.before, *order.after}
-    others = [rule for rule in current if rule not in mentioned]
-    if len(set(others)) < len(others):  # a run was killed while it moved these to the end as well
-        order = Order((*others, *order.before), (*dict.fromkeys(others), *order.after))
-        mentioned.update(others)
+    unmentioned = [rule for rule in current if rule not in mentioned]
+    if len(set(unmentioned)) < len(unmentioned):  # a run was killed while it moved these to the end as well
+        order = Order((*unmentioned, *order.before), (*dict.fromkeys(unmentioned), *order.after))
+        mentioned.update(unmentioned)
     last = {rule: index for index, rule in enumerate(current)}
     stay = staying(order.after, last, {})
     if order.stay != AS_MANY_AS_POSSIBLE:
@@ -212,12 +212,12 @@ def _messages(current: t.Sequence[Rule], order: Order) -> Messages:
     final = [*(current[index] for index in sorted(remaining)), *order.after[stay:]]
     first_added = len(remaining)
     while True:
-        kept = sorted(remaining)[:first_added]
+        unmoved = sorted(remaining)[:first_added]
         added = final[first_added:]
-        deleted, obstacle = _deletions([*current, *added], set(range(len(current))).difference(kept))
+        deleted, obstacle = _deletions([*current, *added], set(range(len(current))).difference(unmoved))
         if obstacle is None:
             return Messages(tuple(added), deleted)
-        first_added = kept.index(obstacle)  # this rule must move to the end as well, with all rules behind it
+        first_added = unmoved.index(obstacle)  # this rule must move to the end as well, with all rules behind it
 
 
 def _deletions(rules: t.Sequence[Rule], going: set[int]) -> tuple[tuple[Rule, ...], int | None]:
@@ -227,15 +227,15 @@ def _deletions(rules: t.Sequence[Rule], going: set[int]) -> tuple[tuple[Rule, ..
         return (), None
     hits = _Hits(rules)
     deleted: list[Rule] = []
-    left = sorted(going, reverse=True)
-    while left:
+    indexes = sorted(going, reverse=True)
+    while indexes:
         # The kernel deletes the first of several equal rules.
-        hit = next((hit for index in left for hit in [hits.first(index)] if hit in going and rules[hit] == rules[index]), None)
+        hit = next((hit for index in indexes for hit in [hits.first(index)] if hit in going and rules[hit] == rules[index]), None)
         if hit is None:
-            return (), hits.first(left[-1])
+            return (), hits.first(indexes[-1])
         deleted.append(rules[hit])
         hits.remove(hit)
-        left.remove(hit)
+        indexes.remove(hit)
         going.remove(hit)
     return tuple(deleted), None
 
@@ -254,14 +254,14 @@ class _Hits:
 
         How the kernel compares an opaque rule is unknown, so only the first rule left is certain.
         """
-        rule, named = self._rules[index], self._named[index]
+        rule, fields_given = self._rules[index], self._named[index]
         if rule.opaque:
-            named = ()
-        if named not in self._by_values:
-            table = self._by_values[named] = {}
+            fields_given = ()
+        if fields_given not in self._by_values:
+            table = self._by_values[fields_given] = {}
             for number in range(len(self._rules) - 1, -1, -1):
-                table.setdefault(_values(self._rules[number], named), []).append(number)
-        indexes = self._by_values[named][_values(rule, named)]
+                table.setdefault(_values(self._rules[number], fields_given), []).append(number)
+        indexes = self._by_values[fields_given][_values(rule, fields_given)]
         while indexes[-1] in self._gone:
             indexes.pop()
         return indexes[-1]
@@ -276,5 +276,5 @@ def _named(rule: Rule) -> tuple[int, ...]:
     )
 
 
-def _values(rule: Rule, named: tuple[int, ...]) -> tuple[t.Any, ...]:
-    return tuple(rule[index] for index in named)
+def _values(rule: Rule, indexes: tuple[int, ...]) -> tuple[t.Any, ...]:
+    return tuple(rule[index] for index in indexes)

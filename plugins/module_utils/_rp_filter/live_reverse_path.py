@@ -195,15 +195,15 @@ class LiveReversePath:
     def report(self, before: Settings, after: Settings) -> Interfaces:
         """Return the links concerned, and those that get a former value back, as they are and as they will be. Pure."""
         current = before.held(self._holder).keys()
-        named = {link for link in before.links if (self._desired.covers(link) if self._desired else link in current)}
+        links = {link for link in before.links if (self._desired.covers(link) if self._desired else link in current)}
         restored = {link for link in current & before.links.keys() if before.shown(link) != after.shown(link)}
-        return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(named | restored)}
+        return {link: {"before": before.shown(link), "after": after.shown(link)} for link in sorted(links | restored)}
 
     def released(self) -> list[str]:
         """Return the links whose setting the holder gives up, and which no other holder sets, if desired is None."""
         settings = self.observe().settings
-        others = settings.desired_by_others(self._holder)
-        return [name for name in settings.held(self._holder) if name not in others]
+        needed = settings.desired_by_others(self._holder)
+        return [name for name in settings.held(self._holder) if name not in needed]
 
     def plan(self, observed: ObservedReversePath) -> Plan:
         settings = observed.settings
@@ -227,8 +227,8 @@ class LiveReversePath:
         return Plan(steps, whole(before_text, after_text), self.report(settings, after))
 
     def _setters(self, mode: int) -> str:
-        others = {path: text for path, text in self._configuration.items() if path not in self._ours}
-        return setters(others, self._setting, mode)
+        foreign = {path: text for path, text in self._configuration.items() if path not in self._ours}
+        return setters(foreign, self._setting, mode)
 
     def remember(self, observed: ObservedReversePath) -> Plan:
         """Plan the record alone: it takes over what our files have set."""

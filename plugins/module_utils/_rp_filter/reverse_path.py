@@ -113,19 +113,19 @@ def _can_match(word: str) -> bool:
 # The permanent plane
 
 
-def sysctl_text(desired: DesiredFilter, links: t.Collection[str], others: t.Mapping[str, str]) -> str:
+def sysctl_text(desired: DesiredFilter, links: t.Collection[str], other_files: t.Mapping[str, str]) -> str:
     """Return the desired state as a file of sysctl.d(5).
 
-    links: the current links. others: the texts of all other files that are read, by path.
+    links: the current links. other_files: the texts of all other files that are read, by path.
     A link whose name is known gets an explicit line, which wins over any glob in any file. A glob is for future links, and for
     names that no line can express. It begins with a dash, so that tools without globs ignore it.
     """
-    rest = sysctl_files.by_systemd(others)
-    lines = _raised(desired, rest, {path for path, text in others.items() if desired_in(text)}) if desired.raise_all else []
-    named = {_name(assignment) for assignment in rest.assignments if not assignment.is_glob}
+    rest = sysctl_files.by_systemd(other_files)
+    lines = _raised(desired, rest, {path for path, text in other_files.items() if desired_in(text)}) if desired.raise_all else []
+    names = {_name(assignment) for assignment in rest.assignments if not assignment.is_glob}
     explicit = {
         *desired.names,
-        *(name for name in {*links, *named} if desired.covers(name) and not UNSAYABLE & {*name}),
+        *(name for name in {*links, *names} if desired.covers(name) and not UNSAYABLE & {*name}),
     }
     for pattern, globs in desired.globs().items():
         lines += [f"# {pattern} without {', '.join(RESERVED)}:"] if globs != [pattern] else []
@@ -159,31 +159,31 @@ def _name(assignment: sysctl_files.Assignment) -> str:
     return name if _can_match(name) and all(map(glob.matches, parts, ("net", "ipv4", "conf", RP_FILTER))) else ""
 
 
-def _glob_line(pattern: str, value: int, others: sysctl_files.Configuration) -> str:
-    """Return a line that counts after all globs of ``others`` that are read before it, and does not change their order.
+def _glob_line(pattern: str, value: int, configuration: sysctl_files.Configuration) -> str:
+    """Return a line that counts after all globs of ``configuration`` that are read before it, and does not change their order.
 
     systemd-sysctl keeps one line for each spelling of a key. If a key is repeated, the values decide whether the line keeps its
     first place. So our line has a spelling that no other line has.
     """
-    taken = {assignment.key for assignment in others.assignments}
+    taken = {assignment.key for assignment in configuration.assignments}
     words = (f"con[{'f' * times}]" if times else "conf" for times in itertools.count())
     spellings = (key(pattern).replace("conf", word, 1) for word in words)
     return f"-{next(spelling for spelling in spellings if spelling not in taken)} = {value}"
 
 
-def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, own: t.Collection[str]) -> list[str]:
+def _raised(desired: DesiredFilter, rest: sysctl_files.Configuration, own_paths: t.Collection[str]) -> list[str]:
     """Return the lines that lower conf/all, if other files set it too high for the mode, and that give its old value to all other
     links.
 
-    own: paths of our other sets. Their values already count on the lower conf/all, so they are not raised. Their globs are
-    repeated, so that they keep their order among the other globs.
+    own_paths: of the collection's other sets. Their values already count on the lower conf/all, so they are not raised. Their
+    globs are repeated, so that they keep their order among the other globs.
     """
     all_value = rest.value(key(ALL)) or 0
     if all_value <= desired.mode:
         return []
     lines = []
     for assignment in rest.assignments:
-        name, is_ours = _name(assignment), assignment.path in own
+        name, is_ours = _name(assignment), assignment.path in own_paths
         if assignment.number is None or name in ("", *RESERVED) or desired.contains(name):
             continue
         value = assignment.number if is_ours else max(all_value, assignment.number)
@@ -212,8 +212,8 @@ def overriding(
     setting: str = RP_FILTER,
 ) -> t.Iterator[Overriding]:
     """Yield the lines that win over the file at ``path``. read: how the tool in question reads files."""
-    own, both = read({path: files[path]}), read(files)
-    for line in own.assignments:
+    alone, both = read({path: files[path]}), read(files)
+    for line in alone.assignments:
         winner = None if line.is_glob or line.key == key(ALL, setting) else both.winner(line.key)
         if winner and winner.number != line.number:
             yield Overriding(line.key.split("/")[3], winner, line.number or 0)
@@ -222,7 +222,7 @@ def overriding(
     for pattern, parts in desired.globs().items():
         rivals = (line for line in later if line.number != desired.mode and _overlaps(_name(line), parts))
         yield from (Overriding(pattern, line, desired.mode) for line in rivals)
-    raised = {_name(line): line.number or 0 for line in own.assignments if line.is_glob}
+    raised = {_name(line): line.number or 0 for line in alone.assignments if line.is_glob}
     for line in later:
         if (line.number or 0) < raised.get(_name(line), 0) > desired.mode:
             yield Overriding(_name(line), line, raised[_name(line)])
@@ -231,8 +231,8 @@ def overriding(
         yield Overriding(ALL, winner, desired.mode)
 
 
-def _overlaps(pattern: str, others: t.Iterable[str]) -> bool:
-    return any(glob.overlap(glob.parse(pattern), glob.parse(other)) for other in others)
+def _overlaps(pattern: str, words: t.Iterable[str]) -> bool:
+    return any(glob.overlap(glob.parse(pattern), glob.parse(other)) for other in words)
 
 
 # The immediate plane
@@ -357,7 +357,7 @@ class Difference(t.NamedTuple):
     record: Record
 
     def after(self, settings: Settings) -> Settings:
-        """Return the settings after the writes."""
+        """Return these settings as they are when all changes are written, with the new record."""
         written = {change.name: change.desired for change in self.changes}
         return settings._replace(values={**settings.values, **written}, record=self.record)
 
@@ -373,18 +373,18 @@ def difference(
     """
     entries = settings.entries(holder)
     current = settings.held(holder)
-    own = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
-    if desired and _original(own, settings) > desired.mode and not desired.raise_all:
-        raise _impossible(desired, _original(own, settings), setters(desired.mode))
-    targets = _targets(desired, entries, own, holder, settings) if desired else {}
-    others = settings.desired_by_others(holder)
+    own_entries = {name: entry for name, entry in current.items() if entry.is_ours(settings.values[name])}
+    if desired and _original(own_entries, settings) > desired.mode and not desired.raise_all:
+        raise _impossible(desired, _original(own_entries, settings), setters(desired.mode))
+    targets = _targets(desired, entries, own_entries, holder, settings) if desired else {}
+    needed = settings.desired_by_others(holder)
     for name, target in targets.items():
-        if target.named and name in others and target.value not in (others[name].value, others[name].next):
-            raise _conflict(dotted(name, settings.setting), target.value, others[name])
+        if target.named and name in needed and target.value not in (needed[name].value, needed[name].next):
+            raise _conflict(dotted(name, settings.setting), target.value, needed[name])
     claims = (_claim(name, target, holder, settings, entries.get(name)) for name, target in targets.items())
     changes = [change for change in claims if change]
     taken = {change.name: change.entry for change in changes if change.entry}
-    leaving = {name: entry for name, entry in own.items() if name not in targets}
+    leaving = {name: entry for name, entry in own_entries.items() if name not in targets}
     if desired and not changes and not leaving:
         return Difference((), settings.record, settings.record)  # entries of links that are gone do no harm
 
@@ -395,7 +395,7 @@ def difference(
     announced = [entry for entry in gone if entry not in leaving.values()]
     announced += [entry._replace(next=entry.before) for entry in leaving.values()]
     announced += [_announced(entry, entries.get(name)) for name, entry in taken.items()]
-    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in leaving.items() if name not in others]
+    restoring = [Change(name, settings.values[name], entry.before, None) for name, entry in leaving.items() if name not in needed]
     changes += [change for change in restoring if change.current != change.desired]
     return Difference(tuple(sorted(changes, key=_order)), (*unmoved, *announced), (*unmoved, *taken.values()))
 
@@ -408,33 +408,33 @@ class _Target(t.NamedTuple):
 def _targets(
     desired: DesiredFilter,
     entries: t.Mapping[str, RecordEntry],
-    own: t.Mapping[str, RecordEntry],
+    own_entries: t.Mapping[str, RecordEntry],
     holder: str,
     settings: Settings,
 ) -> dict[str, _Target]:
     """Return the targets by name: for the desired links, and for the settings that must change so that the mode is possible
     there.
 
-    own: the entries of ``holder`` whose value is current, so that no other program has changed it since.
+    own_entries: those of ``holder`` whose value is current, so that no other program has changed it since.
     """
-    named = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
-    all_value, original = settings.values[ALL], _original(own, settings)
+    by_option = {link: _Target(desired.mode, True) for link in settings.links if desired.covers(link)}
+    all_value, original = settings.values[ALL], _original(own_entries, settings)
     if original <= desired.mode:
         # The program that changed conf/all after we lowered it found the other links as they are now.
-        is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in own
-        held = {name: _Target(settings.values[name]) for name in own} if is_overruled else {}
-        return {**held, **named}
+        is_overruled = ALL in entries and entries[ALL].holder == holder and ALL not in own_entries
+        held = {name: _Target(settings.values[name]) for name in own_entries} if is_overruled else {}
+        return {**held, **by_option}
     # Every other link gets the value that it had through conf/all as its own; future links get it from conf/default.
-    held = {name: _Target(max(original, entry.before)) for name, entry in own.items()}
+    held = {name: _Target(max(original, entry.before)) for name, entry in own_entries.items()}
     if all_value > desired.mode:
         lower = (name for name, value in settings.values.items() if value < all_value)
         held.update({name: _Target(all_value) for name in lower if name not in entries or entries[name].holder == holder})
-    return {**held, **named, ALL: _Target(desired.mode)}
+    return {**held, **by_option, ALL: _Target(desired.mode)}
 
 
-def _original(own: t.Mapping[str, RecordEntry], settings: Settings) -> int:
+def _original(own_entries: t.Mapping[str, RecordEntry], settings: Settings) -> int:
     """Return conf/all as it is without this collection."""
-    return own[ALL].before if ALL in own else settings.values[ALL]
+    return own_entries[ALL].before if ALL in own_entries else settings.values[ALL]
 
 
 def _impossible(desired: DesiredFilter, current: int, setters: str) -> Refusal:

@@ -59,8 +59,8 @@ HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OU
 
 def read(family: str, name: str, text: str, backend: str = ruleset.NFT) -> Table:
     """Return a table. family: ip or ip6. text: what iptables-save prints of it, or of all tables."""
-    named = (table for table in tables(family, text, backend, name) if table.name == name)
-    return next(named, Table(family, name, ruleset.IPTABLES, backend))
+    of_name = (table for table in tables(family, text, backend, name) if table.name == name)
+    return next(of_name, Table(family, name, ruleset.IPTABLES, backend))
 
 
 @functools.lru_cache(maxsize=32)  # as a table is read for several twins, and for each question about it
@@ -240,8 +240,8 @@ def _mark(target: str, values: t.Mapping[str, str]) -> Statement:
         bits = Bits(packet=ruleset.ALL & ~of_packet, connection=of_connection)
         return Statement(ruleset.PACKET_MARK, ruleset.CONNECTION_MARK, bits)
     constant, mask = _written(values)
-    others = ruleset.ALL & ~mask
-    bits = Bits(connection=others, constant=constant) if target == "CONNMARK" else Bits(packet=others, constant=constant)
+    unmasked = ruleset.ALL & ~mask
+    bits = Bits(connection=unmasked, constant=constant) if target == "CONNMARK" else Bits(packet=unmasked, constant=constant)
     return Statement(field, f"{constant:#x}", bits)
 
 

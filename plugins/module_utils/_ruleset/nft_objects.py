@@ -124,13 +124,13 @@ def loadable(objects: t.Iterable[Entry], reserved: t.Container[str]) -> Loadable
             sentence = "An object of nft is not in the twin, because its kind or its table is not permitted"
             left_out += [] if kind == "metainfo" else [f"{sentence}: {str(dict(entry))[:120]}."]
         elif kind == "rule" and names_nftrace(body):
-            others = without_tracing(entry)
-            if names_nftrace(others and others["rule"]):  # in the twin, each packet is reported
+            untraced = without_tracing(entry)
+            if names_nftrace(untraced and untraced["rule"]):  # in the twin, each packet is reported
                 sentence = "A rule of nft is not in the twin, because it depends on nftrace"
                 left_out.append(f"{sentence}: {str(body)[:120]}.")
             else:
                 is_untraced = True
-                remaining += [others] if others else []
+                remaining += [untraced] if untraced else []
         else:
             allocated += [_allocated(body)] if kind in nft_listing.SETS else []
             remaining.append(_without_owner(entry) if kind == "table" else entry)
@@ -178,11 +178,11 @@ def of_several_links(objects: t.Iterable[Entry]) -> tuple[dict[str, Entry], list
 
     Names with other characters are not quoted in the texts, so that nft refuses them.
     """
-    chains, others = dict[str, Entry](), list[Entry]()
+    chains, remaining = dict[str, Entry](), list[Entry]()
     for entry in objects:
         chain = entry.get("chain") or {}
         if not isinstance(chain.get("dev"), list):
-            others.append(entry)
+            remaining.append(entry)
             continue
         family, table, name, hook, policy = (
             re.sub(r"[^\w./-]", "?", str(chain.get(key) or "")) for key in ("family", "table", "name", "hook", "policy")
@@ -190,7 +190,7 @@ def of_several_links(objects: t.Iterable[Entry]) -> tuple[dict[str, Entry], list
         head = f"type filter hook {hook} devices = {{ {quoted(map(str, chain['dev']))} }} priority {int(chain.get('prio') or 0)}"
         text = f"add chain {family} {table} {name} {{ {head}; policy {policy or 'accept'}; }}"
         chains[f"add table {family} {table}\n{text}\n"] = entry
-    return chains, others
+    return chains, remaining
 
 
 def quoted(names: t.Iterable[str]) -> str:

@@ -225,13 +225,13 @@ class _Reader:
         if field not in (ruleset.PACKET_MARK, ruleset.CONNECTION_MARK):
             value = self._field() or " ".join(self._values())
             return Statement(field, ruleset.UNREAD if self._mapped() else value)
-        shown, bits = self._mark()
+        text, bits = self._mark()
         while self._next() in _OPERATORS:
             operator = _OPERATORS[self._word()]
             further, more = self._mark()
-            shown, bits = f"{shown} {operator} {further}", combined(operator, [bits, more])
+            text, bits = f"{text} {operator} {further}", combined(operator, [bits, more])
         self._mapped()
-        return Statement(field, shown, bits)
+        return Statement(field, text, bits)
 
     def _mapped(self) -> bool:
         """Read the map in which the field before it is looked up. Return whether there is one."""

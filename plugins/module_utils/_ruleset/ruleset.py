@@ -261,8 +261,8 @@ def field_of(part: str) -> str:
 
 def combined(operator: str, operands: t.Sequence[Bits]) -> Bits:
     """Return what an expression of marks and numbers leaves of a mark. operator: ``&``, ``|`` or ``^``."""
-    result, *others = operands
-    for bits in others:
+    result, *further = operands
+    for bits in further:
         if operator == "&":
             mask = bits.packet | bits.constant | bits.connection
             result = Bits(*(number & mask for number in result))

@@ -139,8 +139,8 @@ def _ends(tables: t.Iterable[Table]) -> t.Iterator[_End]:
             yield from _rule_end(table, rule)
         for element in (element for name in _MAPS for element in table.sets.get(name, ())):
             chain = element.statement.target if element.statement else ""
-            named = _CHAIN.fullmatch(chain) or (_PORT.fullmatch(element.comment) if chain == _REJECTING else None)
-            yield from _end(element.key, named)
+            found = _CHAIN.fullmatch(chain) or (_PORT.fullmatch(element.comment) if chain == _REJECTING else None)
+            yield from _end(element.key, found)
 
 
 def _rule_end(table: Table, rule: Rule) -> t.Iterator[_End]:
@@ -148,7 +148,7 @@ def _rule_end(table: Table, rule: Rule) -> t.Iterator[_End]:
     return _end(words, _COMMENT.fullmatch(rule.comment))
 
 
-def _end(words: t.Sequence[str], named: re.Match[str] | None) -> t.Iterator[_End]:
+def _end(words: t.Sequence[str], found: re.Match[str] | None) -> t.Iterator[_End]:
     """Yield the end that an address, a protocol and a port name; nothing for other words."""
     if len(words) == 3 and all(words) and re.fullmatch(r"\d{1,5}", words[2], re.ASCII):
-        yield _End(words[0].partition("/")[0], words[1], int(words[2]), named)
+        yield _End(words[0].partition("/")[0], words[1], int(words[2]), found)

@@ -48,8 +48,8 @@ class Evidence(t.NamedTuple):
     @property
     def new_destination(self) -> tuple[str, int]:
         """Return the same of the destination, with its port; empty and 0 for none."""
-        left = self.left_destination, self.left_port
-        return ("", 0) if left == (self.destination, self.destination_port) else left
+        departure = self.left_destination, self.left_port
+        return ("", 0) if departure == (self.destination, self.destination_port) else departure
 
 
 def without_counter(text: str) -> str:

@@ -52,9 +52,9 @@ def _side(inside: t.Sequence[Interface], opener: wire.Opener) -> dict[str, t.Any
     names = LOOPBACK | {interface.number: interface.link for interface in inside}
     rules, routes = routing_backend.listed_rules(opener), routing_backend.listed_routes(names, opener)
     neighbours = routing_backend.listed_neighbours(names, opener)
-    own = [route for route, _protocol in routes if route.type == LOCAL]
+    local = [route for route, _protocol in routes if route.type == LOCAL]
     return {
-        "addresses": [fields.show_prefix(route.dst, "") for route in own],
+        "addresses": [fields.show_prefix(route.dst, "") for route in local],
         "bridged": sorted(interface.link for interface in inside if interface.master),
         "rules": [entries.rule(*listed) for listed in rules],
         "routes": [entries.route(*listed) for listed in routes if listed[0].table != rt_names.TABLES["local"]],
@@ -88,12 +88,12 @@ def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     for namespace, opener in interfaces_backend.openers().items():
         ends = ends_of.get(namespace, {})
         try:
-            known = routing_backend.listed_neighbours(ends, opener) if ends else []
+            listed = routing_backend.listed_neighbours(ends, opener) if ends else []
         except (OSError, Failure) as error:
             if namespace in interfaces_backend.openers():  # otherwise the pod has ended
                 note(namespace, f"The neighbours of this network namespace could not be read: {error}.")
             continue
-        permanent = (entry for entry in known if entry.is_permanent and entry.link in ends.values())
+        permanent = (entry for entry in listed if entry.is_permanent and entry.link in ends.values())
         permanent_neighbours += [{"link": entry.link, "address": entry.address, "mac": entry.mac} for entry in permanent]
     return permanent_neighbours
 

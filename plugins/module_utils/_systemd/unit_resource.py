@@ -233,8 +233,8 @@ class MaskedUnit:
         steps = self._masking(observed) if self._desired else self._unmasking(observed)
         if not steps:
             return Plan()
-        shown = whole(self._shown(observed.current == MASK), self._shown(self._desired))
-        return Plan(with_reload(steps, observed.is_managed), shown)
+        objects = whole(self._shown(observed.current == MASK), self._shown(self._desired))
+        return Plan(with_reload(steps, observed.is_managed), objects)
 
     def _masking(self, observed: ObservedMask) -> list[Step]:
         if observed.current == MASK:

@@ -172,12 +172,12 @@ class Units(UndoBackend):
             return self._show(names, *unit)
 
     def _show(self, names: t.Sequence[str], *unit: str) -> list[str]:
-        shown = self.systemctl("show", f"--property={','.join(names)}", *unit)
-        properties = dict(line.partition("=")[::2] for line in shown.splitlines())
+        result = self.systemctl("show", f"--property={','.join(names)}", *unit)
+        properties = dict(line.partition("=")[::2] for line in result.splitlines())
         if not properties.keys() >= {*names}:
             command = f"systemctl show {' '.join(unit)}".rstrip()
             raise Failure(
-                f"{command} should print {', '.join(names)}, but printed {shown.strip()!r}. Is systemctl systemd's own?"
+                f"{command} should print {', '.join(names)}, but printed {result.strip()!r}. Is systemctl systemd's own?"
             )
         return [properties[name] for name in names]
 

@@ -496,10 +496,10 @@ def _load_rulesets(run: process.Runner, drawn: Blueprint, notes: list[Assumption
         reason = (said.partition("Error: ")[2].splitlines() or [said])[0]
         if {"{", "}"} & {*re.sub(r"\{[^{}]*\}", "", lines[place])}:  # without it, the blocks around it would not fit
             first, last = _table_around(lines, place)
-            shown, lines = f"a table: {lines[first].strip(' {')}", [*lines[:first], *lines[last + 1 :]]
+            left_out, lines = f"a table: {lines[first].strip(' {')}", [*lines[:first], *lines[last + 1 :]]
         else:
-            shown = f"a line: {lines.pop(place).strip()}"
-        notes.append(gap(f"nft refused {shown} ({reason}). The twin lacks it."))
+            left_out = f"a line: {lines.pop(place).strip()}"
+        notes.append(gap(f"nft refused {left_out} ({reason}). The twin lacks it."))
     return objects
 
 
@@ -525,8 +525,8 @@ def _load_objects(run: process.Runner, objects: t.Sequence[Entry], notes: list[A
         is_table = count > MOST_BAD_OBJECTS
         remaining = [entry for entry in remaining if entry is not bad and not nft_json.is_within(entry, bad, is_table)]
         reason = (error.rpartition("Error: ")[2].splitlines() or [error])[0]
-        shown = f"{'the table of ' if is_table else ''}{str(dict(bad))[:200]}"
-        notes.append(gap(f"nft refused an object. The twin lacks {shown} ({reason[:120]})."))
+        left_out = f"{'the table of ' if is_table else ''}{str(dict(bad))[:200]}"
+        notes.append(gap(f"nft refused an object. The twin lacks {left_out} ({reason[:120]})."))
     return [*several.values(), *remaining]
 
 

@@ -29,7 +29,7 @@ DEFAULTS = {"ipv4": "0.0.0.0/0", "ipv6": "::/0"}
 
 @functools.lru_cache(maxsize=256)
 def prefixes(address: str) -> tuple[str, ...]:
-    """Return all prefixes that contain an address."""
+    """Return the prefixes that contain an address, from the one of length 0 to the address itself, in CIDR notation."""
     network = ipaddress.ip_network(address)
     return tuple(str(network.supernet(new_prefix=length)) for length in range(network.prefixlen + 1))
 

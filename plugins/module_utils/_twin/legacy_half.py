@@ -60,10 +60,11 @@ def merged(family: str, table: str, nft: str, legacy: str) -> tuple[str, list[Ho
 
 def hooked(table: Table, hooks: t.Iterable[Hook]) -> Table:
     """Return a table of both halves with the chains to which hooks lead as base chains."""
-    own = (hook for hook in hooks if (hook.family, hook.table) == (table.family, table.name))
+    own_hooks = (hook for hook in hooks if (hook.family, hook.table) == (table.family, table.name))
     kind = "nat" if table.name == "nat" else "filter"
     bases = {
-        of_legacy(hook.chain): table.chains[of_legacy(hook.chain)]._replace(hook=hook.chain.lower(), kind=kind) for hook in own
+        of_legacy(hook.chain): table.chains[of_legacy(hook.chain)]._replace(hook=hook.chain.lower(), kind=kind)
+        for hook in own_hooks
     }
     return table._replace(chains={**table.chains, **bases}) if bases else table
 

@@ -118,8 +118,8 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
         for name, value in entry.items():
             _dictionary(f"{option}.{name}", _present(f"{option}.{name}", value))
     if subset in OF_WORDS:
-        named = {*DICTIONARIES.get(subset, ()), *WORDS.get(subset, ()), *FIELDS.get(subset, ())}
-        _words(option, {name: value for name, value in entry.items() if name not in named})
+        keys = {*DICTIONARIES.get(subset, ()), *WORDS.get(subset, ()), *FIELDS.get(subset, ())}
+        _words(option, {name: value for name, value in entry.items() if name not in keys})
     for name in FIELDS.get(subset, ()):
         _dictionary(f"{option}.{name}", entry.get(name))
     if subset == "evidence":

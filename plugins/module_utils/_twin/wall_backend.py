@@ -139,8 +139,8 @@ def close(root: Root, sources: t.Mapping[str, int], outside: socket.socket) -> N
     number = 0
     while number in KEPT or not _libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0):
         number += 1
-    kept = sum(1 << capability for capability in KEPT)
-    header, sets = struct.pack("=Ii", CAPABILITY_VERSION, 0), struct.pack("=6I", kept, kept, 0, 0, 0, 0)
+    capabilities = sum(1 << capability for capability in KEPT)
+    header, sets = struct.pack("=Ii", CAPABILITY_VERSION, 0), struct.pack("=6I", capabilities, capabilities, 0, 0, 0, 0)
     _call(_libc.capset, header, sets, purpose="fewer capabilities")
     _call(_libc.prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, purpose="no new privileges")
     for limit, most in LIMITS.items():

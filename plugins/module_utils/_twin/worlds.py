@@ -376,8 +376,8 @@ def _destination(snapshot: Snapshot, packet: Ends, ports: t.Collection[int]) -> 
         yield Value("elsewhere", f"a route to {to} leads to another node", elsewhere, public)
     elif not any(to in link.addresses for link in snapshot.links):
         yield Value("pod", f"{to} is a pod on the node")
-        own = f"{node_port} is a node port" if node_port and not public else ""
-        yield Value("own", f"{to} is an address of the node", partial(_with_own, packet=packet), own)
+        reason = f"{node_port} is a node port" if node_port and not public else ""
+        yield Value("own", f"{to} is an address of the node", partial(_with_own, packet=packet), reason)
         yield Value("elsewhere", f"{to} is behind another link", elsewhere, public)
 
 
@@ -386,8 +386,8 @@ def _with_path(snapshot: Snapshot, packet: Ends) -> Snapshot:
     if packet.interface:
         near = snapshot.link(packet.interface)
         entrance = near and near.master or packet.interface
-        others = [name for name in _outer_links(snapshot) if name != entrance]
-        further = others[0] if len(others) == 1 else _ELSEWHERE
+        links = [name for name in _outer_links(snapshot) if name != entrance]
+        further = links[0] if len(links) == 1 else _ELSEWHERE
         destinations = [(packet.destination, further), ("default", entrance)]
         added = [*([_ELSEWHERE] if further == _ELSEWHERE else []), *([] if near else [packet.interface])]
     else:

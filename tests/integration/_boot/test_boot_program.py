@@ -68,9 +68,9 @@ def test_metadata_of_the_primary_interface_decides(
 ) -> None:
     place(node, "imds")
     with MetadataServer(running.load_balancer, nics=(nic, *second)):
-        done = ask(node, 10)
-    assert done.returncode == status, done
-    assert re.search("the metadata service of azure names .* for the primary interface", done.stdout)
+        completed = ask(node, 10)
+    assert completed.returncode == status, completed
+    assert re.search("the metadata service of azure names .* for the primary interface", completed.stdout)
 
 
 @pytest.mark.parametrize("condition", ["imds", "address"])
@@ -90,9 +90,9 @@ def test_metadata_that_comes_late_is_waited_for(running: Lab, node: NamespaceNod
     server = MetadataServer(running.load_balancer)
     server.start(Behaviour(up_after=2.0))
     started = time.monotonic()
-    done = ask(node, 20)
+    completed = ask(node, 20)
     server.stop()
-    assert done.returncode == YES, done
+    assert completed.returncode == YES, completed
     assert 1.5 < time.monotonic() - started < 6
 
 
@@ -111,10 +111,10 @@ def test_metadata_that_is_ill_fails_at_the_deadline_and_says_why(running: Lab, n
     server = MetadataServer(running.load_balancer)
     server.start(behaviour)
     started = time.monotonic()
-    done = ask(node, 3)
+    completed = ask(node, 3)
     server.stop()
-    assert done.returncode == UNKNOWN, done
-    assert "Cannot determine whether this node has IPv6" in done.stderr and "metadata" in done.stderr
+    assert completed.returncode == UNKNOWN, completed
+    assert "Cannot determine whether this node has IPv6" in completed.stderr and "metadata" in completed.stderr
     assert 1 < time.monotonic() - started < 5
 
 
@@ -123,9 +123,9 @@ def test_metadata_that_recovers_is_believed(running: Lab, node: NamespaceNode) -
     server = MetadataServer(running.load_balancer)
     server.start(Behaviour(fault="garbage"))
     threading.Timer(1.0, lambda: server.change(Behaviour())).start()
-    done = ask(node, 20)
+    completed = ask(node, 20)
     server.stop()
-    assert done.returncode == YES, done
+    assert completed.returncode == YES, completed
 
 
 def test_an_address_decides_and_is_waited_for(node: NamespaceNode) -> None:

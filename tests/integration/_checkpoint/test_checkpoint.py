@@ -412,10 +412,10 @@ def test_an_asynchronous_task_is_refused_before_anything_is_changed(controller: 
 
 def test_what_others_have_changed_meanwhile_stays_and_is_said(lab: Lab) -> None:
     first, second = lab.node("node1"), lab.node("node2")
-    way = {"table": 1003, "to": "203.0.113.0/24", "dev": "eth0"}
-    assert not first.module("policy_routes", {"routes": [{**way, "metric": 1}, {**way, "metric": 2}]})["failed"]
+    route = {"table": 1003, "to": "203.0.113.0/24", "dev": "eth0"}
+    assert not first.module("policy_routes", {"routes": [{**route, "metric": 1}, {**route, "metric": 2}]})["failed"]
     before = [line for line in state(first)["routes -4"] if "table 1003" in line]
-    routes = [{**way, "metric": 1, "mtu": 1400}, {**way, "metric": 2, "mtu": 1400}, {**way, "metric": 3}]
+    routes = [{**route, "metric": 1, "mtu": 1400}, {**route, "metric": 2, "mtu": 1400}, {**route, "metric": 3}]
     arm(first, routes=routes)
     first.ip(["route change 203.0.113.0/24 dev eth0 table 1003 metric 1 mtu 1300 protocol static"])
     arm(second, "rp_filter", interfaces=["eth0", "lo*", "veth*"], mode="loose")
@@ -473,8 +473,8 @@ def test_a_roll_back_gives_rules_of_one_priority_their_order_back_and_packets_th
     node.set_sysctls({"net.ipv6.conf.eth1.disable_ipv6": 1})
     node.ip(["link set eth1 up", "link set eni1 up", "address add 10.0.1.254/24 dev eth1"])
     node.ip(["neigh add 10.0.1.1 lladdr 02:00:00:00:00:01 dev eth1 nud permanent"])
-    way = [{"table": 1003, "to": "default", "via": "10.0.1.1", "dev": "eth1"}]
-    assert not node.module("policy_routes", {"rules": overlapping, "routes": way})["failed"]
+    route = [{"table": 1003, "to": "default", "via": "10.0.1.1", "dev": "eth1"}]
+    assert not node.module("policy_routes", {"rules": overlapping, "routes": route})["failed"]
     assert leaves_by_eth1(node)
     before = rules(node)
     arm(node, **desired)
@@ -482,7 +482,7 @@ def test_a_roll_back_gives_rules_of_one_priority_their_order_back_and_packets_th
     told = report(node)
     assert rules(node) == before and leaves_by_eth1(node)
     assert "failed" not in told and "left" not in told
-    assert not node.module("policy_routes", {"rules": overlapping, "routes": way})["changed"]
+    assert not node.module("policy_routes", {"rules": overlapping, "routes": route})["changed"]
 
 
 OVERLAPPING = [
@@ -527,9 +527,9 @@ def test_a_profile_that_is_confirmed_is_one_result(controller: Controller) -> No
     desired = {**profile("loose", OVERLAPPING), "checkpoint": 20}
     before = state(node)
     predicted = controller.play([task("profile", **desired)], "--check", "--diff")[node.name]
-    done = controller.play([task("profile", **desired)], "--diff")[node.name]
-    assert (done["failed"], done["changed"]) == (False, True), done
-    assert done["diff"] == predicted["diff"]
+    result = controller.play([task("profile", **desired)], "--diff")[node.name]
+    assert (result["failed"], result["changed"]) == (False, True), result
+    assert result["diff"] == predicted["diff"]
     assert node.exists("/etc/kubenode/return-path.nft") and not node.exists(FOLDER)
     again = controller.play([task("profile", **desired)])[node.name]
     assert (again["failed"], again["changed"]) == (False, False), again
@@ -616,8 +616,8 @@ WATCH = 'watcher=$1 log=$2 last=$3 python=$4; shift 4; exec "$python" "$watcher"
 @pytest.mark.thorough
 def test_a_run_killed_at_any_message_is_rolled_back_by_the_node() -> None:
     """All runs at once, because each roll-back takes five seconds."""
-    way = {"table": 1003, "dev": "eth0"}
-    desired = {**HARMLESS, "routes": [{**way, "to": "203.0.113.0/24"}, {**way, "to": "198.51.100.0/24"}]}
+    route = {"table": 1003, "dev": "eth0"}
+    desired = {**HARMLESS, "routes": [{**route, "to": "203.0.113.0/24"}, {**route, "to": "198.51.100.0/24"}]}
     with Lab("killed", nodes=[Node(f"node{number}") for number in range(3)]) as lab:
         nodes: list[NamespaceNode] = [lab.node(f"node{number}") for number in range(3)]
         before = [state(node) for node in nodes]

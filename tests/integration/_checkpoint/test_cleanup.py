@@ -23,7 +23,7 @@ SWIFT = ["-A POSTROUTING -s 10.9.0.0/16 -j RETURN", "-N SWIFT", "-I POSTROUTING 
 def state(node: ClusterNode) -> dict[str, Any]:
     """All that the module changes, without the report of a roll-back and without counters."""
     found: dict[str, Any] = node.snapshot()
-    found["files"] = {path: what for path, what in found["files"].items() if not path.startswith(FOLDER)}
+    found["files"] = {path: kind_of_file for path, kind_of_file in found["files"].items() if not path.startswith(FOLDER)}
     found["neighbours"] = node.run(["ip", "neighbour", "show", "nud", "permanent"]).stdout
     found["ebtables"] = azure_vnet.listing(node)
     return found

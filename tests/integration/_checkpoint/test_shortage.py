@@ -186,8 +186,8 @@ def test_a_watchdog_keeps_run_writable_and_without_it_the_refusal_says_that_the_
 
     until("its time is over", lambda: "Its time is over" in refusal(), limit=30)
     assert "not recorded, because /run is read-only" in refusal() and "mount -o remount,rw /run" in refusal()
-    done = ask(node, "rollback")
-    assert done["state"] == "rolled back" and "That could not be recorded" in done["told"]
+    result = ask(node, "rollback")
+    assert result["state"] == "rolled back" and "That could not be recorded" in result["told"]
     assert kernel(node) == before
     node.run(["mount", "-o", "remount,rw", "/run"])
     assert ask(node, "rollback")["state"] == "rolled back"

@@ -86,8 +86,8 @@ class Site:
 
     def routing(self) -> list[str]:
         """The rules and routes of the profile."""
-        shown = [self.node.run_from_host(["ip", *words]) for words in (["rule"], ["route", "show", "table", "all"])]
-        return [line for line in "".join(shown).splitlines() if "proto 75" in line]
+        output = [self.node.run_from_host(["ip", *words]) for words in (["rule"], ["route", "show", "table", "all"])]
+        return [line for line in "".join(output).splitlines() if "proto 75" in line]
 
     def last_lines(self) -> str:
         return self.log.read_text()

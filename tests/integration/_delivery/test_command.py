@@ -95,9 +95,9 @@ class Program(NamedTuple):
         return subprocess.run(unshare, input=input, capture_output=True, check=False)
 
     def trace(self, *words: str | Path, status: int, **options: Any) -> dict[str, Any]:
-        done = self.run("trace", "--json", *words, **options)
-        assert (done.returncode, done.stderr) == (status, b""), done.stderr.decode()
-        answer: dict[str, Any] = json.loads(done.stdout)
+        completed = self.run("trace", "--json", *words, **options)
+        assert (completed.returncode, completed.stderr) == (status, b""), completed.stderr.decode()
+        answer: dict[str, Any] = json.loads(completed.stdout)
         return answer
 
 
@@ -240,9 +240,9 @@ def test_a_hostile_archive_is_an_error_in_one_line(program: Program, folder: Pat
         header = tarfile.TarInfo("../../../tmp/escaped/networking/iprule.txt")
         header.size = 1
         archive.addfile(header, io.BytesIO(b"x"))
-    done = program.run("trace", path, "tcp 10.0.0.1 > 10.0.0.2:80")
-    (sentence,) = done.stderr.decode().splitlines()
-    assert (done.returncode, done.stdout) == (3, b"") and not Path("/tmp/escaped").exists()
+    completed = program.run("trace", path, "tcp 10.0.0.1 > 10.0.0.2:80")
+    (sentence,) = completed.stderr.decode().splitlines()
+    assert (completed.returncode, completed.stdout) == (3, b"") and not Path("/tmp/escaped").exists()
     assert sentence.startswith("kubenode-datapath: EVIDENCE must be an archive whose members are inside of it; ")
 
 
@@ -259,8 +259,10 @@ def test_root_reads_a_node_and_an_ordinary_user_traces_its_snapshot(
     for name, status in (("Service", 0), ("table", 0), ("policy", 1)):
         assert fate(program.trace(path, words[name], status=status)) == fate(node.answers[name])
     for refused in (["snapshot"], ["trace", "live", words["policy"]]):
-        done = program.run(*refused)
-        assert done.returncode == 3 and b"root is needed to read this node, and this is user 65534. Run it" in done.stderr
+        completed = program.run(*refused)
+        assert (
+            completed.returncode == 3 and b"root is needed to read this node, and this is user 65534. Run it" in completed.stderr
+        )
 
 
 @pytest.mark.parametrize("installed", ["3.9", "file"])
@@ -285,8 +287,11 @@ def test_root_audits_a_node_and_an_ordinary_user_its_snapshot(programs: dict[str
 
 
 def test_an_audit_asks_for_what_a_bundle_lacks(program: Program, bundles: dict[str, Path]) -> None:
-    done = program.run("audit", "--check=forwarding-off-at-boot", "-", input=bundles["EKS"].read_bytes())
-    assert (done.returncode, done.stderr) == (2, b"") and "\n    ask for: systemd-analyze cat-config" in done.stdout.decode()
+    completed = program.run("audit", "--check=forwarding-off-at-boot", "-", input=bundles["EKS"].read_bytes())
+    assert (completed.returncode, completed.stderr) == (
+        2,
+        b"",
+    ) and "\n    ask for: systemd-analyze cat-config" in completed.stdout.decode()
 
 
 def test_a_change_and_an_assumption_are_tried(program: Program, node: Node, bundles: dict[str, Path]) -> None:
@@ -302,8 +307,8 @@ def test_the_page_and_the_diagram_show_the_same_answer(program: Program, node: N
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o777)
         page = Path(name, "page.html")
-        done = program.run("trace", "--mermaid", "--html", page, bundles["Rancher"], line(node.packets["policy"]))
-        assert done.returncode == 1 and done.stdout.startswith(b"flowchart")
+        completed = program.run("trace", "--mermaid", "--html", page, bundles["Rancher"], line(node.packets["policy"]))
+        assert completed.returncode == 1 and completed.stdout.startswith(b"flowchart")
         assert "dropped" in page.read_text()
 
 
@@ -330,9 +335,9 @@ def test_a_machine_without_user_namespaces_is_told_where_to_run_it(
     program: Program, node: Node, bundles: dict[str, Path]
 ) -> None:
     forbidding = 'exec unshare --user --map-root-user sh -c \'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"\' sh "$@"'
-    done = program.run("trace", bundles["Rancher"], line(node.packets["policy"]), shell=forbidding)
-    (sentence,) = done.stderr.decode().splitlines()
-    assert done.returncode == 3 and "(user.max_user_namespaces is 0)" in sentence
+    completed = program.run("trace", bundles["Rancher"], line(node.packets["policy"]), shell=forbidding)
+    (sentence,) = completed.stderr.decode().splitlines()
+    assert completed.returncode == 3 and "(user.max_user_namespaces is 0)" in sentence
     assert sentence.endswith("or trace the node's snapshot or outputs on another machine")
 
 

@@ -58,8 +58,8 @@ def test_what_is_applied_is_valid_by_all_schemas(kustomize: Kustomize, older: Pa
         for entry in (annotated if is_older(version) else built).values():
             validator.validate(entry, version, strict=True)
     for version in OLDER_VERSIONS:
-        done = validated(older, version, *paths)
-        assert done.returncode == 0, done.stdout + done.stderr
+        completed = validated(older, version, *paths)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(paths[0].read_text().replace("hostPID:", "hostPIDs:"))
     assert validated(older, OLDER_VERSIONS[0], wrong).returncode != 0, "the validator finds what is wrong"

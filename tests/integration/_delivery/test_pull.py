@@ -129,13 +129,13 @@ def site() -> Iterator[Site]:
 
 def test_a_signed_tag_runs_and_is_followed_when_it_moves(site: Site) -> None:
     site.git("tag", "--sign", "--message=1", "stable")
-    done = site.pull("stable")
-    assert (done.returncode, site.ran.read_text()) == (0, "1"), done.stdout + done.stderr
+    completed = site.pull("stable")
+    assert (completed.returncode, site.ran.read_text()) == (0, "1"), completed.stdout + completed.stderr
     site.commit("2")
     site.git("tag", "--sign", "--force", "--message=2", "stable")
     (site.checkout / "playbooks/aks_dual_stack.yml").write_text("changed on the node")
-    done = site.pull("stable")
-    assert (done.returncode, site.ran.read_text()) == (0, "2"), done.stdout + done.stderr
+    completed = site.pull("stable")
+    assert (completed.returncode, site.ran.read_text()) == (0, "2"), completed.stdout + completed.stderr
 
 
 TAGS = {
@@ -150,9 +150,11 @@ def test_nothing_runs_from_a_tag_without_a_known_signature(site: Site, kind: str
     words, key = TAGS[kind]
     site.git(*words, "v2", key=key)
     for _attempt in range(2):  # the first run leaves a checkout
-        done = site.pull("v2")
-        assert done.returncode != 0
-        assert ("Failed to verify GPG signature" if kind != "lightweight" else "without a signature") in done.stdout + done.stderr
+        completed = site.pull("v2")
+        assert completed.returncode != 0
+        assert (
+            "Failed to verify GPG signature" if kind != "lightweight" else "without a signature"
+        ) in completed.stdout + completed.stderr
         assert not site.ran.exists()
 
 
@@ -160,8 +162,8 @@ def test_an_older_tag_under_the_name_of_another_does_not_run(site: Site) -> None
     """Its signature is valid."""
     site.git("tag", "--sign", "--message=1", "v1")
     site.git("update-ref", "refs/tags/v2", "refs/tags/v1")
-    done = site.pull("v2")
-    assert done.returncode != 0 and "The repository has the tag v1 under the name v2" in done.stderr
+    completed = site.pull("v2")
+    assert completed.returncode != 0 and "The repository has the tag v1 under the name v2" in completed.stderr
     code, asked = site.boot("v2")
     assert (code != 0, asked, site.ran.exists()) == (True, [], False)
 
@@ -186,8 +188,8 @@ def test_a_branch_with_the_name_of_the_signed_tag_does_not_run(site: Site) -> No
     site.git("commit", "--quiet", "--all", "--no-gpg-sign", "--message=branch")
     code, _asked = site.boot("v1")
     assert (code, site.unit("kubenode-pull.service")) == (0, (DEPLOY / "pull/kubenode-pull.service").read_text())
-    done = site.pull("v1")
-    assert (done.returncode, site.ran.read_text()) == (0, "1"), done.stdout + done.stderr
+    completed = site.pull("v1")
+    assert (completed.returncode, site.ran.read_text()) == (0, "1"), completed.stdout + completed.stderr
 
 
 def test_user_data_runs_the_service_and_then_enables_its_timer(site: Site) -> None:
@@ -196,5 +198,5 @@ def test_user_data_runs_the_service_and_then_enables_its_timer(site: Site) -> No
     assert site.boot("v1") == (0, ["daemon-reload", *started])
     for name in ("kubenode-pull.service", "kubenode-pull.timer"):
         assert site.unit(name) == (DEPLOY / "pull" / name).read_text()
-    done = site.pull("v1")  # in the repository that user data made
-    assert (done.returncode, site.ran.read_text()) == (0, "1"), done.stdout + done.stderr
+    completed = site.pull("v1")  # in the repository that user data made
+    assert (completed.returncode, site.ran.read_text()) == (0, "1"), completed.stdout + completed.stderr

@@ -164,8 +164,8 @@ def test_a_bridge_by_the_name_that_the_configuration_has(lab: Lab) -> None:
 def test_a_node_without_a_bridge_costs_no_process_and_no_message(lab: Lab) -> None:
     node: NamespaceNode = lab.node("node1")
     with node.count_processes() as calls:
-        done, messages = watched_run(node)
-    assert (done["changed"], messages, calls) == (False, [], [])
+        result, messages = watched_run(node)
+    assert (result["changed"], messages, calls) == (False, [], [])
 
 
 # The gap
@@ -275,8 +275,8 @@ def task(**options: Any) -> dict[str, Any]:
 def test_a_node_that_can_be_reached_keeps_what_it_got(lab: Lab, rich: NamespaceNode, tmp_path: Path) -> None:
     controller = Controller(lab.load_balancer, tmp_path, [rich])
     expected = as_if_the_nics(rich)
-    done = controller.play([task(checkpoint=30)])["node1"]
-    assert (done["changed"], done["bridge"], done["failed"]) == (True, "azure0", False), done
+    result = controller.play([task(checkpoint=30)])["node1"]
+    assert (result["changed"], result["bridge"], result["failed"]) == (True, "azure0", False), result
     assert as_if_the_nics(rich) == expected
     assert not rich.exists("/run/kubenode-checkpoint")
 
@@ -286,16 +286,16 @@ def test_a_node_that_cannot_be_reached_gets_its_bridge_back(lab: Lab, rich: Name
     rich.run(["nft", "-f", "-"], rules)
     controller = Controller(lab.load_balancer, tmp_path, [rich])
     before, links = network(rich), bridge_in_full(rich)
-    done = controller.play([task(checkpoint=5)])["node1"]
-    assert done["failed"] and "as it was not confirmed over a new connection within 5 s" in done["msg"], done
-    assert "Could not be undone" not in done["msg"]
+    result = controller.play([task(checkpoint=5)])["node1"]
+    assert result["failed"] and "as it was not confirmed over a new connection within 5 s" in result["msg"], result
+    assert "Could not be undone" not in result["msg"]
     assert (network(rich), bridge_in_full(rich)) == (before, links)
 
 
 @pytest.mark.thorough
 def test_a_run_that_is_killed_between_the_links_is_rolled_back_by_the_node(rich: NamespaceNode) -> None:
     before, links = network(rich), bridge_in_full(rich)
-    _done, messages = watched_run(rich, 43, "SIGKILL", checkpoint=5)
+    _result, messages = watched_run(rich, 43, "SIGKILL", checkpoint=5)
     assert "19" in messages and "17" not in messages  # RTM_SETLINK takes the NIC out, RTM_DELLINK removes the bridge
     assert network(rich) != before
     until("the node has rolled back", lambda: network(rich), rich, expected=before, pause=0.2)
@@ -343,12 +343,12 @@ def test_interrupted_at_any_message_all_is_undone(lab: Lab, rich: NamespaceNode)
     twin = lab.node("node2")
     enslave(twin)
     make_rich(twin)
-    _done, messages = watched_run(twin)
+    _result, messages = watched_run(twin)
     assert len(messages) > 40
     before, links, neighbours = network(rich), bridge_in_full(rich), permanent_neighbours(rich)
     for last in (1, *range(6, len(messages) - 1, 6), len(messages) - 1, len(messages)):
-        done, _messages = watched_run(rich, last)
-        assert done["failed"], done
+        result, _messages = watched_run(rich, last)
+        assert result["failed"], result
         assert network(rich) == before
         assert bridge_in_full(rich) == links
         assert permanent_neighbours(rich) == neighbours

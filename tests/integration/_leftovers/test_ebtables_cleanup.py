@@ -312,10 +312,10 @@ def test_another_program_that_inserts_and_deletes_all_the_while_loses_nothing(no
         for state_given in ("absent", "restored", "absent"):
             result = node.module(MODULE, {"state": state_given, "addresses": addresses})
             assert not result["failed"], result["msg"]
-    left = azure_vnet.listing(node)
-    assert not any(is_about(line, [*many, *GONE]) for line in left)
-    inserted = re.findall(r"--ip-dst (10\.98\.0\.\d+) ", "\n".join(left))
-    assert [line for line in left if "10.98.0." not in line] == foreign
+    listing = azure_vnet.listing(node)
+    assert not any(is_about(line, [*many, *GONE]) for line in listing)
+    inserted = re.findall(r"--ip-dst (10\.98\.0\.\d+) ", "\n".join(listing))
+    assert [line for line in listing if "10.98.0." not in line] == foreign
     assert not node.exists("/run/lost") and len(inserted) > 5
     assert abs(len(inserted) - len(node.read("/run/inserted").split())) <= 1  # the last insertion may be unfinished
 
@@ -495,8 +495,8 @@ def test_a_configuration_that_is_inert_already_is_left(node: NamespaceNode, step
 def test_neighbours_and_routes_go_or_are_left_as_asked(node: NamespaceNode, steps: Steps) -> None:
     node.ip([f"route add {GONE[0].address}/32 dev {BRIDGE}", f"route add {LIVING.address}/32 dev {BRIDGE}"])
     before = neighbours(node)
-    left = steps.run(check=True, neighbors=False, routes=False)
-    assert (left["neighbors"], left["routes"]) == ([], [])
+    listing = steps.run(check=True, neighbors=False, routes=False)
+    assert (listing["neighbors"], listing["routes"]) == ([], [])
     result = steps.run()
     assert result["routes"] == [f"ip route {GONE[0].address} dev {BRIDGE} table main scope link"]
     assert neighbours(node) == [line for line in before if not is_about(line, GONE)]
@@ -647,10 +647,10 @@ def test_rules_that_another_version_of_ebtables_made_and_lists(lab: Lab, suite: 
         before = node.run(["ebtables-nft-save"]).stdout.splitlines()
         steps = Steps(node, MODULE, {"addresses": ["fd00::/64"]})
         assert len(steps.four()["removed"]) == 2 * len(GONE) + 4 + 1
-        left = node.run(["ebtables-nft-save"]).stdout.splitlines()
+        listing = node.run(["ebtables-nft-save"]).stdout.splitlines()
         azures = (*(pod.mac for pod in GONE), node.place.mac(), "ff:ff:ff:ff:ff:ff", "neighbour-solicitation")
         stays = [line for line in before if not any(part in line for part in azures)]
-        assert without_remarks(left) == without_remarks(stays)
+        assert without_remarks(listing) == without_remarks(stays)
         steps.run(state="restored")
         assert without_remarks(node.run(["ebtables-nft-save"]).stdout.splitlines()) == without_remarks(before)
 

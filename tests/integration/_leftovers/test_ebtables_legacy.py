@@ -144,8 +144,8 @@ def test_what_is_not_loaded_stays_so_and_a_table_without_rules_is_not_looked_at(
     before = modules(node)
     assert "ebtable_nat" in before and not before & {"ebtable_filter", "ebtable_broute", "nf_tables"}
     with node.count_processes(["ebtables-legacy", "ebtables-nft", "nft", "modprobe"]) as calls:
-        done = clean_up(node)
-    assert (done["changed"], done["removed"], calls) == (False, [], [])
+        result = clean_up(node)
+    assert (result["changed"], result["removed"], calls) == (False, [], [])
     assert modules(node) == before
 
 
@@ -155,9 +155,9 @@ def test_leftovers_in_both_backends_go_and_all_comes_back(node: VmNode) -> None:
     before, nft = listing(node), azure_vnet.listing(node)
     predicted = clean_up(node, check=True)
     assert listing(node) == before
-    done = clean_up(node)
-    assert done == predicted
-    backends = [one["backend"] for one in done["removed"]]
+    result = clean_up(node)
+    assert result == predicted
+    backends = [one["backend"] for one in result["removed"]]
     assert (backends.count("legacy"), backends.count("nft")) == (4 + 2 * len(GONE) + len(BROUTE), 2)
     left = listing(node)
     assert without_numbers(left) == without_azures(before, node.place.mac())

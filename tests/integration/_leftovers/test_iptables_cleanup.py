@@ -61,8 +61,8 @@ def test_ipv6_rules_that_their_gateway_tells(node: NamespaceNode, backend: str) 
     node.ip(["address add fd00:10:241::1/64 dev azure0 nodad", "address add fd00:10:240::4/128 dev lo nodad"])
     apply(node, f"ip6tables-{backend}", ["-t nat -A POSTROUTING -s fd00:9::/64 -j MASQUERADE", *AZURE6])
     full = saved(node)
-    done = cleanup(node).run()
-    assert [one["place"] for one in done["iptables"]["removed"]] == [
+    result = cleanup(node).run()
+    assert [one["place"] for one in result["iptables"]["removed"]] == [
         f"ip6 mangle POSTROUTING ({backend})",
         f"ip6 nat POSTROUTING ({backend})",
     ]
@@ -77,10 +77,10 @@ def test_a_rule_that_translates_to_an_address_that_is_gone_stays_in_the_backup(n
     apply(node, "iptables-nft", AZURE)
     full = saved(node)
     cleanup(node).run()
-    done = cleanup(node).run(state="restored")
+    result = cleanup(node).run(state="restored")
     missing = [line for line in full if line not in saved(node)]
     assert len(missing) == 6 and all("--to-source" in line for line in missing)
-    assert len(done["differences"]) == 6 and f"{BACKUP} keeps what was not restored" in str(warnings(done))
+    assert len(result["differences"]) == 6 and f"{BACKUP} keeps what was not restored" in str(warnings(result))
     assert not cleanup(node).run(state="restored")["changed"]
     node.ip([f"address add {NODE}/32 dev lo"])
     assert cleanup(node).run(state="restored")["changed"] and saved(node) == full
@@ -109,9 +109,9 @@ def test_a_rule_whose_chain_is_gone_stays_in_the_backup(node: NamespaceNode) -> 
     full = saved(node)
     cleanup(node).run()
     apply(node, "iptables-nft", ["-t nat -F SWIFT", "-t nat -X SWIFT"])
-    done = cleanup(node).run(state="restored")
-    assert [one["text"] for one in done["iptables"]["restored"]] == ["AZURECNIINPUT", "-j AZURECNIINPUT"]
-    assert sum("the chain SWIFT does not exist now" in one for one in done["differences"]) == 2
+    result = cleanup(node).run(state="restored")
+    assert [one["text"] for one in result["iptables"]["restored"]] == ["AZURECNIINPUT", "-j AZURECNIINPUT"]
+    assert sum("the chain SWIFT does not exist now" in one for one in result["differences"]) == 2
     assert not cleanup(node).run(state="restored")["changed"]
     apply(node, "iptables-nft", [jump[0], foreign])
     assert cleanup(node).run(state="restored")["changed"] and saved(node) == full
@@ -144,8 +144,8 @@ def test_a_killed_run_is_completed_by_the_next_although_the_only_trace_is_gone(n
     removed = RemovedRules(nat.at("POSTROUTING"), (rule,), frozenset({0}))
     run = run._replace(undo=(*run.undo, RestoreRules(nat, (removed,))))
     node.write(BACKUP, backup_backend.to_text(backup._replace(runs=(run,))), 0o600)
-    done = cleanup(node).run(addresses=["10.241.0.9"])
-    assert len(done["iptables"]["removed"]) == 1 and len(done["removed"]) == 1 and warnings(done) == []
+    result = cleanup(node).run(addresses=["10.241.0.9"])
+    assert len(result["iptables"]["removed"]) == 1 and len(result["removed"]) == 1 and warnings(result) == []
 
 
 def test_without_the_option_and_in_use_nothing_is_removed(node: NamespaceNode) -> None:
@@ -153,8 +153,8 @@ def test_without_the_option_and_in_use_nothing_is_removed(node: NamespaceNode) -
     before = node.snapshot()
     assert Steps(node, "ebtables_cleanup").run()["iptables"] == {"removed": [], "kept": []}
     node.ip(["link add azv1234567 type veth peer name eth9"])
-    done = cleanup(node).run()
-    assert not done["changed"] and len(done["iptables"]["kept"]) == len(AZURE)
-    assert all("azure-vnet still serves the pod at azv1234567" in one["evidence"] for one in done["iptables"]["kept"])
+    result = cleanup(node).run()
+    assert not result["changed"] and len(result["iptables"]["kept"]) == len(AZURE)
+    assert all("azure-vnet still serves the pod at azv1234567" in one["evidence"] for one in result["iptables"]["kept"])
     node.ip(["link del azv1234567"])
     assert node.snapshot() == before

@@ -102,10 +102,10 @@ def test_the_gateway_is_told_by_a_rule_that_an_earlier_run_removed(node: Namespa
 def test_a_bridge_in_use_stays_with_all_that_is_on_it(node: NamespaceNode, used: list[str]) -> None:
     node.ip([*BRIDGE, *used])
     before = state_of(node)
-    done = cleanup(node).run()
-    assert not done["changed"] and state_of(node) == before
-    assert kinds(done, "kept") == [("neighbor", "169.254.128.9"), ("neighbor", "fd00:5::9"), ("link", "azSnatbr")]
-    assert ("the ports pod0" if "link" in used[0] else "10.99.0.0/16") in done["links"]["kept"][-1]["evidence"]
+    result = cleanup(node).run()
+    assert not result["changed"] and state_of(node) == before
+    assert kinds(result, "kept") == [("neighbor", "169.254.128.9"), ("neighbor", "fd00:5::9"), ("link", "azSnatbr")]
+    assert ("the ports pod0" if "link" in used[0] else "10.99.0.0/16") in result["links"]["kept"][-1]["evidence"]
 
 
 def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> None:
@@ -119,12 +119,12 @@ def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> N
     cleanup(node).run()
     node.ip([f"link add taken index {number} type bridge", "address add 169.254.128.1/32 dev taken"])
     node.ip(["address add fd00:10:241::1/128 dev taken nodad"])
-    done = cleanup(node).run(state="restored")
-    assert not done["changed"] and sorted(done["differences"]) == [
+    result = cleanup(node).run(state="restored")
+    assert not result["changed"] and sorted(result["differences"]) == [
         f"address {GATEWAY} of azure0: taken has it now",
         "link azSnatbr: taken has its address 169.254.128.1 now",
     ]
-    assert BACKUP in str(warnings(done))
+    assert BACKUP in str(warnings(result))
     node.ip(["address flush dev taken"])
     cleanup(node).run(state="restored")
     index = state_of(node)["links"]["azSnatbr"]["ifindex"]

@@ -136,9 +136,9 @@ def test_an_image_holds_the_question_and_absent_leaves_nothing(bare: Site) -> No
     before = bare.node.snapshot()
     foretold = bare.run(check=True, immediate=False, enis=json.dumps(ENIS))
     assert bare.node.snapshot() == before
-    done = bare.run(immediate=False, enis=ENIS)
-    assert done == foretold and done["changed"]
-    (entry,) = done["diff"]
+    result = bare.run(immediate=False, enis=ENIS)
+    assert result == foretold and result["changed"]
+    (entry,) = result["diff"]
     assert entry["after_header"].startswith(f"permanent: {PATH}")
     assert '{\n"protocol": 75,\n"enis": {"layout": "aws_vpc_cni", "cloud": "aws"}\n}\n' in entry["after"]
     assert not bare.run(immediate=False, enis=ENIS)["changed"]

@@ -68,12 +68,12 @@ def test_probes_are_answered_and_dhcpv6_replies_arrive_after_a_run_and_after_a_b
             machine.run(["sh", "-c", firewall.remedy])
         assert dhcpv6_source(lab.load_balancer, machine) == PROBE_TRANSLATED
 
-        for way in ("run", "boot"):
-            if way == "run":
+        for occasion in ("run", "boot"):
+            if occasion == "run":
                 assert machine.module("nftables_probe_snat")["changed"]
             else:
                 machine.reboot()
-            until(f"the firewall has loaded its rules after {way}", holds, machine)
-            assert dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE, way
-            assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080), way
-            assert not machine.module("nftables_probe_snat")["changed"], way
+            until(f"the firewall has loaded its rules after {occasion}", holds, machine)
+            assert dhcpv6_source(lab.load_balancer, machine) == PROBE_SOURCE, occasion
+            assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080), occasion
+            assert not machine.module("nftables_probe_snat")["changed"], occasion

@@ -416,12 +416,12 @@ def test_a_root_that_is_built_without_systemd(tree: Path, tmp_path: Path) -> Non
 
     def build(check: bool = False, **options: Any) -> dict[str, Any]:
         script = 'mount -t proc proc "$0/proc" && exec chroot "$0" "$@"'
-        done = subprocess.run(
+        outcome = subprocess.run(
             ["unshare", "--mount", "sh", "-c", script, os.fspath(root.folder), *COMMAND],
             input=arguments(options, check), capture_output=True, text=True, check=False,
             env={**entering.ENVIRONMENT, "PYTHONPATH": TREE},
         )  # fmt: skip
-        result: dict[str, Any] = json.loads(done.stdout)
+        result: dict[str, Any] = json.loads(outcome.stdout)
         assert not result.get("failed"), result
         return result
 

@@ -90,7 +90,7 @@ def test_a_pod_with_its_own_root_is_refused_and_told_the_way(lab: Lab, tmp_path:
 def test_a_pod_that_enters_its_node_converges_it(lab: Lab) -> None:
     node: SystemdNode = lab.node("node1")
     for changed in (1, 0):
-        done = in_pod(node, "community.docker.nsenter", "kubenode.datapath.aks_dual_stack", "-e", "ansible_become=false")
-        assert "A running node, entered by community.docker.nsenter: systemd runs on it." in done.stdout, done.stdout
-        assert f"changed={changed} " in done.stdout and done.returncode == 0, done.stdout + done.stderr
+        completed = in_pod(node, "community.docker.nsenter", "kubenode.datapath.aks_dual_stack", "-e", "ansible_become=false")
+        assert "A running node, entered by community.docker.nsenter: systemd runs on it." in completed.stdout, completed.stdout
+        assert f"changed={changed} " in completed.stdout and completed.returncode == 0, completed.stdout + completed.stderr
     assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)

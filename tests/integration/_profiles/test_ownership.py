@@ -69,7 +69,7 @@ def test_the_second_profile_is_refused_and_its_absent_leaves_what_the_first_owns
 ) -> None:
     first, other, clean = Profile(node, owner), Profile(node, second), node.snapshot()
     first.four()
-    own = node.snapshot()
+    node_state = node.snapshot()
     if not has_record:
         forget(node, owner)
     said = other.refused()
@@ -84,7 +84,7 @@ def test_the_second_profile_is_refused_and_its_absent_leaves_what_the_first_owns
         assert node.snapshot() == before
 
     assert first.run()["changed"] is not has_record  # writes the record, and nothing else
-    assert node.snapshot() == own
+    assert node.snapshot() == node_state
     if not has_record:
         forget(node, owner)
     first.run(state="absent")
@@ -124,11 +124,11 @@ def test_a_list_of_modules_that_no_profile_owns_is_applied_again(node: Namespace
 def test_settings_of_daemons_stay_until_the_last_profile_that_needs_them_is_absent(node: NamespaceNode) -> None:
     routing, daemons, clean = Profile(node, "symmetric_routing"), Profile(node, "eni_policy_routing"), node.snapshot()
     routing.run()
-    own = node.snapshot()
+    node_state = node.snapshot()
     daemons.four(manage=["daemons"])
     both = node.snapshot()
     daemons.run(manage=["daemons"], state="absent")
-    assert node.snapshot() == own
+    assert node.snapshot() == node_state
     daemons.run(manage=["daemons"])
     assert node.snapshot() == both
     routing.run(state="absent")

@@ -197,9 +197,9 @@ def test_a_step_that_fails_undoes_the_modules_before_it(node: NamespaceNode, pro
 
 def test_an_image_gets_only_what_its_nodes_load(node: NamespaceNode, profile: Steps) -> None:
     before = node.snapshot()
-    done = profile.run(mode="image")
+    result = profile.run(mode="image")
     after = node.snapshot()
-    assert done["node"]["is_image"] and not done["node"]["is_running"]
+    assert result["node"]["is_image"] and not result["node"]["is_running"]
     assert {name for name in after if after[name] != before[name]} == {"files"}
     profile.run(mode="image", state="absent")
     assert node.snapshot() == before

@@ -44,9 +44,9 @@ def test_nodes_are_audited_there_or_on_the_controller_and_one_that_is_not_reache
         inventory.write_text(json.dumps(hosts))
         written = []
         for name, more in (("there", {}), ("here", {"audit_on_controller": "true", "audit_print": "false"})):
-            done = play(inventory, **more, audit_folder=f"{tmp_path}/{name}")
-            assert done.failed and "gone was not audited: " in done.output
-            assert ("risk rp-strict-asymmetric eth0" in done.output) is (name == "there")
+            result = play(inventory, **more, audit_folder=f"{tmp_path}/{name}")
+            assert result.failed and "gone was not audited: " in result.output
+            assert ("risk rp-strict-asymmetric eth0" in result.output) is (name == "there")
             written.append(reports(tmp_path / name))
     there, here = (json.loads(texts["audit.json"]) for texts in written)
     first, second = ({**each["nodes"]["node1"], "node": {}} for each in (there, here))  # which has the time
@@ -79,14 +79,14 @@ def test_a_folder_of_bundles_needs_no_node(tmp_path: Path) -> None:
     for name in ("azure-vnet-leftovers", "eni-loadbalancer"):
         (bundles / name).symlink_to(CASE.parent / name)
     variables = {"audit_bundles": str(bundles), "audit_folder": f"{tmp_path}/reports"}
-    done = play(inventory, **variables).well()
+    result = play(inventory, **variables).well()
     nodes = json.loads(reports(tmp_path / "reports")["audit.json"])["nodes"]
-    assert {*nodes} == {"azure-vnet-leftovers", "eni-loadbalancer"} and "Cannot tell" in done.output
+    assert {*nodes} == {"azure-vnet-leftovers", "eni-loadbalancer"} and "Cannot tell" in result.output
     refused = play(inventory, audit_bundles=f"{tmp_path}/nowhere")
     assert refused.failed and f"audit_bundles must be a folder with bundles; {tmp_path}/nowhere has none" in refused.output
     (bundles / "broken.tar.gz").write_bytes(b"no archive")
     before = f"{tmp_path}/reports/audit.json"
-    done = play(inventory, **{**variables, "audit_folder": f"{tmp_path}/later"}, audit_earlier=before)
-    assert done.failed and "broken.tar.gz was not audited: datapath_audit: dump must be" in done.output
+    result = play(inventory, **{**variables, "audit_folder": f"{tmp_path}/later"}, audit_earlier=before)
+    assert result.failed and "broken.tar.gz was not audited: datapath_audit: dump must be" in result.output
     nodes = json.loads(reports(tmp_path / "later")["audit.json"])["nodes"]
     assert "error" in nodes["broken.tar.gz"] and "findings" in nodes["eni-loadbalancer"]

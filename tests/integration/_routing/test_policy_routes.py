@@ -165,8 +165,8 @@ def test_what_the_boot_loads_a_later_run_finds_unchanged(node: NamespaceNode, ve
     good = node.snapshot()
     node.run(["sh", "-c", "for f in -4 -6; do ip $f rule flush protocol 75; ip $f route flush table 1003; done"])
     assert node.snapshot() != good
-    done = boot(node, python)
-    assert done.returncode == 0 and "ip rule 700: " in done.stdout and '"waiting": []' in done.stdout, done
+    completed = boot(node, python)
+    assert completed.returncode == 0 and "ip rule 700: " in completed.stdout and '"waiting": []' in completed.stdout, completed
     assert node.snapshot() == good
     assert not run(node, rules=RULES, routes=ROUTES)["changed"]
     assert '"added": [], "removed": []' in boot(node, python).stdout
@@ -181,12 +181,12 @@ def test_a_boot_without_a_link_loads_the_rest_and_says_what_waits(node: Namespac
     rules = [*RULES[:2], {"priority": 704, "from": "10.0.1.6", "table": 1004}]
     run(node, rules=rules, routes=[*ROUTES[:2], other], immediate=False)
     node.ip(["link del eth1"])
-    done = boot(node, sys.executable)
-    assert done.returncode == 0, done
+    completed = boot(node, sys.executable)
+    assert completed.returncode == 0, completed
     assert [line.split(":")[0] for line in shown(node) if "proto 75" in line] == ["700", "704"]
     assert [line for line in shown(node, "route") if "proto 75" in line] == ["default via 192.0.2.1 dev eth0 table 1004 proto 75"]
-    assert "ip rule 701: from 10.0.1.5 lookup 1003 (table 1003 is empty)" in done.stdout
-    assert "ip route 10.0.1.1 dev eth1 table 1003 scope link (there is no link eth1)" in done.stdout
+    assert "ip rule 701: from 10.0.1.5 lookup 1003 (table 1003 is empty)" in completed.stdout
+    assert "ip route 10.0.1.1 dev eth1 table 1003 scope link (there is no link eth1)" in completed.stdout
 
 
 TERWAY = {"layout": "terway", "cloud": "azure"}
@@ -303,8 +303,8 @@ def test_killed_between_any_two_messages_the_path_works_and_the_next_run_finishe
     kill, was_killed = 1, True
     while was_killed:
         desired = desired_states[kill % 2]
-        done, messages = watched_run(node, kill, **desired)
-        was_killed = done["rc"] == -9
+        result, messages = watched_run(node, kill, **desired)
+        was_killed = result["rc"] == -9
         assert was_killed == (len(messages) == kill)
         path = node.run(["ip", "route", "get", "198.51.100.9", "from", "10.0.1.254"]).stdout
         assert re.search("via 10.0.1.[12] dev eth1", path), path
@@ -321,9 +321,9 @@ def test_interrupted_at_any_message_all_is_undone(node: NamespaceNode) -> None:
     while len(messages) > last:
         last += 1
         desired = {"rules": [*RULES[5:], *OTHER_RULES], "routes": [*OTHER_ROUTES, *ROUTES[4:]]}
-        done, messages = watched_run(node, last, "SIGINT", permanent=False, **desired)
-        assert done["failed"] == (len(messages) > last), done
-        if done["failed"]:
+        result, messages = watched_run(node, last, "SIGINT", permanent=False, **desired)
+        assert result["failed"] == (len(messages) > last), result
+        if result["failed"]:
             assert node.snapshot() == before
     assert last >= 20
 
@@ -391,9 +391,9 @@ def test_a_set_that_moves_is_undone_to_the_former_order_wherever_it_is_interrupt
     messages, last = ["32"], 0
     while len(messages) > last:
         last += 1
-        done, messages = watched_run(node, last, "SIGINT", **desired)
-        assert done["failed"] == (len(messages) > last), done
-        assert not done["failed"] or node.snapshot() == before
+        result, messages = watched_run(node, last, "SIGINT", **desired)
+        assert result["failed"] == (len(messages) > last), result
+        assert not result["failed"] or node.snapshot() == before
     assert last >= 5
 
 
@@ -710,10 +710,10 @@ def test_any_desired_state_holds_on_any_current_state(
         node.run(["sh", "-c", SWEEP], check=False)
 
 
-def in_the_order_given(node: NamespaceNode, rules: list[dict[str, Any]], done: dict[str, Any]) -> bool:
+def in_the_order_given(node: NamespaceNode, rules: list[dict[str, Any]], result: dict[str, Any]) -> bool:
     """True if the module's rules of each priority are in the given order; foreign rules are not ordered."""
     listed = policy.from_options(75, rules, [], rt_names.TABLES).rules or ()
-    satisfied = [one["object"] for one in done["rules"]["satisfied_by"]]
+    satisfied = [one["object"] for one in result["rules"]["satisfied_by"]]
     own = [rule for rule in listed if str(rule) not in satisfied]
     path = f"PYTHONPATH={os.pathsep.join(filter(None, sys.path))}"
     found = json.loads(node.run(["env", path, sys.executable, "-c", LIST]).stdout)

@@ -87,8 +87,8 @@ iptables-nft -t mangle -A PREROUTING -g FURTHER
 def printed(*commands: str) -> list[str]:
     """What commands print in a new network namespace, each."""
     script = "\n".join(["set -e", *(f"{command}\necho -n '\f'" for command in commands)])
-    done = subprocess.run(["unshare", "-n", "sh", "-c", script], capture_output=True, text=True, check=True)
-    return done.stdout.split("\f")
+    result = subprocess.run(["unshare", "-n", "sh", "-c", script], capture_output=True, text=True, check=True)
+    return result.stdout.split("\f")
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,8 @@ def test_what_comes_before_the_boot_program_has_a_say_fails_the_unit_and_skips_n
         node.write(harmed, content)
         node.run(["systemctl", "daemon-reload"])
         assert node.run(["systemctl", "restart", unit], check=False).returncode != 0
-        shown = node.run(["systemctl", "show", "--property=Result", unit]).stdout
-        assert shown == "Result=exit-code\n"
+        output = node.run(["systemctl", "show", "--property=Result", unit]).stdout
+        assert output == "Result=exit-code\n"
         node.write(path, text)
         node.write(PROGRAM, program)
     assert well(node, module, options)  # the unit is started, and no file is rewritten

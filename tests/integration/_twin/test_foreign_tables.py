@@ -28,9 +28,9 @@ TEXTS = {
 def loaded(load: str, text: str, show: str) -> list[str]:
     """What a new network namespace lists after it has loaded a text."""
     script = f"ipset restore <<'END'\n{CILIUM}END\n{load} <<'END' || exit 1\n{text}END\n{show}"
-    done = subprocess.run(["unshare", "-n", "sh", "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    completed = subprocess.run(["unshare", "-n", "sh", "-c", script], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    lines = [line for line in completed.stdout.splitlines() if not line.startswith("#")]
     return [re.sub(r" initval \S+", "", line) for line in lines]  # a random number
 
 
@@ -53,8 +53,8 @@ def test_options_have_as_many_values_as_iptables_takes() -> None:
     """If iptables took fewer, it would read a value as an option."""
     commands = [f"{tool}-nft -A INPUT {' '.join(words)}" for words in OPTIONS for tool in ("iptables", "ip6tables")]
     script = "\n".join(f"echo '= {command}'\n{command}" for command in commands)
-    done = subprocess.run(["unshare", "-n", "sh"], input=script, stdout=-1, stderr=subprocess.STDOUT, text=True, check=False)
-    answers = dict(answer.split("\n", 1) for answer in done.stdout.split("= ")[1:])
+    result = subprocess.run(["unshare", "-n", "sh"], input=script, stdout=-1, stderr=subprocess.STDOUT, text=True, check=False)
+    answers = dict(answer.split("\n", 1) for answer in result.stdout.split("= ")[1:])
     for words, values in OPTIONS.items():
         told = " ".join(answers[f"{tool}-nft -A INPUT {' '.join(words)}"] for tool in ("iptables", "ip6tables"))
         assert ("requires an argument" in told) == (values > 0), (words, told)

@@ -30,8 +30,8 @@ def inside(work: Callable[[], Any]) -> Any:
 
 
 def run(*argv: str, given: str = "") -> tuple[int, str]:
-    done = process.run([process.find(argv[0]) or argv[0], *argv[1:]], given, {"PATH": process.SEARCH_PATH})
-    return done.rc, done.stdout + done.stderr
+    result = process.run([process.find(argv[0]) or argv[0], *argv[1:]], given, {"PATH": process.SEARCH_PATH})
+    return result.rc, result.stdout + result.stderr
 
 
 def settings() -> Iterator[Path]:
@@ -251,8 +251,8 @@ isolation_backend.run(lambda _isolated: {}, 60)
 """
     forbidding = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$0" -c "$1"'  # of the inner namespace alone
     words = ["unshare", "--user", "--map-root-user", "sh", "-c", forbidding, sys.executable, program]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert "(user.max_user_namespaces is 0)" in done.stderr and "Change user.max_user_namespaces, or run" in done.stderr
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "(user.max_user_namespaces is 0)" in result.stderr and "Change user.max_user_namespaces, or run" in result.stderr
 
 
 def descendants(pid: int) -> set[int]:
@@ -320,8 +320,8 @@ def test_the_memory_of_a_process_is_bounded_where_no_control_group_can_be_made(s
         inside(fill)
 
     def run_out() -> dict[str, Any]:
-        done = run(sys.executable, "-c", "parts = []\nwhile True: parts.append(bytearray(b'x' * (16 << 20)))")
-        raise Failure(f"it failed: {done[1].splitlines()[-1]}")
+        result = run(sys.executable, "-c", "parts = []\nwhile True: parts.append(bytearray(b'x' * (16 << 20)))")
+        raise Failure(f"it failed: {result[1].splitlines()[-1]}")
 
     python = os.path.realpath(sys.executable)
     within = isolation_backend.root()

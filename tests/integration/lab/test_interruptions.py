@@ -80,10 +80,10 @@ def test_what_an_older_version_left_is_removed_with_one_line(cache: Path) -> Non
         subprocess.run(["mount", "-t", kind, kind, unfinished / place], check=True)
     builders = [subprocess.Popen(["sleep", "600"], cwd=unfinished), subprocess.Popen(["sh", "-c", "sleep 600; :", unfinished])]
     try:
-        done = toolchain(cache, "run", "true")
-        assert done.returncode == 0
+        completed = toolchain(cache, "run", "true")
+        assert completed.returncode == 0
         told = f"toolchain: removed {unfinished}, which an interrupted run left with 4 mounts and 2 processes\n"
-        assert done.stdout == told
+        assert completed.stdout == told
         assert str(unfinished) not in Path("/proc/self/mountinfo").read_text()
         assert not unfinished.exists()
         assert toolchain(cache, "run", "true").stdout == ""
@@ -117,7 +117,7 @@ def test_the_cache_is_removed_with_its_mounts_and_the_space_is_named(cache: Path
 def test_a_cache_in_use_is_not_removed(cache: Path) -> None:
     with (cache / "in-use.lock").open("w") as lock:
         subprocess.run(["flock", "--shared", str(lock.fileno())], pass_fds=[lock.fileno()], check=True)
-        done = toolchain(cache, "clean_cache")
-    assert done.returncode == 1
-    assert done.stderr == f"toolchain: {cache} is in use by another run. End that run first\n"
+        completed = toolchain(cache, "clean_cache")
+    assert completed.returncode == 1
+    assert completed.stderr == f"toolchain: {cache} is in use by another run. End that run first\n"
     assert cache.exists()

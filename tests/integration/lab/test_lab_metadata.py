@@ -27,8 +27,8 @@ def machine() -> Iterator[Machine]:
 
 def ask(machine: Machine, url: str, *options: str) -> tuple[int, str]:
     """curl's exit status and the body; an HTTP error is 22 without a body."""
-    done = machine.run(["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", *options, url], check=False)
-    return done.returncode, done.stdout
+    completed = machine.run(["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", *options, url], check=False)
+    return completed.returncode, completed.stdout
 
 
 @pytest.mark.parametrize("options", [(), ("--header", "Metadata: true", "--header", "X-Forwarded-For: 10.0.0.1")])

@@ -152,13 +152,13 @@ def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
     """The metadata has, besides the primary interface, one that is being attached."""
     (primary, *_others) = former = running.metadata.own[node.ipv4]
     attached = dataclasses.replace(DUAL_STACK, mac="", subnet4="/")
-    known, without = (primary, attached), (dataclasses.replace(primary, ipv6=()), attached)
+    nics, without = (primary, attached), (dataclasses.replace(primary, ipv6=()), attached)
     running.metadata.own[node.ipv4] = without
     hurry(node)
     node.reboot()
     until(f"{UNIT} is inactive", lambda: state_of(node), node, expected="inactive")
     assert not has_table(node)
-    running.metadata.own[node.ipv4] = known
+    running.metadata.own[node.ipv4] = nics
     until("the table is there, and the unit active", lambda: has_table(node) and state_of(node) == "active", node)
     running.metadata.own[node.ipv4] = without
     time.sleep(3)
@@ -167,7 +167,7 @@ def test_ipv6_that_comes_or_goes_after_the_boot_is_followed_without_a_run(
     assert play() > 0  # the role installs nothing on a node without IPv6, and no nft
     assert not node.exists(f"/etc/systemd/system/{TIMER}")
     assert TIMER not in node.run(["systemctl", "list-units", "--all", "kubenode*"]).stdout
-    running.metadata.own[node.ipv4] = known
+    running.metadata.own[node.ipv4] = nics
     assert play() > 0 and has_table(node) and play() == 0
     running.metadata.own[node.ipv4] = former
 

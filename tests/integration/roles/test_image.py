@@ -302,8 +302,8 @@ def test_the_first_boot_brings_it_all_before_kubelet_and_a_run_on_the_node_finds
 
 def test_a_boot_without_ipv6_has_no_table_and_one_that_finds_azure_vnet_says_so(booted: Lab) -> None:
     node: SystemdNode = booted.node("node1")
-    known = booted.metadata.own[node.ipv4]
-    booted.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in known)
+    nics = booted.metadata.own[node.ipv4]
+    booted.metadata.own[node.ipv4] = tuple(dataclasses.replace(nic, ipv6=()) for nic in nics)
     node.write(azure_vnet.CONFLIST, azure_vnet.conflist("azure-vnet"))
     node.stop()
     node.start()

@@ -56,7 +56,7 @@ class Liar:
             "cilium_migration_verify_from": "localhost",
         }
 
-    def play(self, what: str | Path, answers: Mapping[str, Any], **variables: Any) -> Played:
+    def play(self, book: str | Path, answers: Mapping[str, Any], **variables: Any) -> Played:
         self.python.write_text(PYTHON.format(python=sys.executable, answers=json.dumps(answers)))
         self.python.chmod(0o755)
         host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": str(self.python)}
@@ -64,12 +64,12 @@ class Liar:
         # In the inventory, which facts replace, unlike extra variables.
         text = {"all": {"children": {"nodes": {"hosts": {"node1": {**host, **variables}}}}}}
         inventory.write_text(json.dumps(text))
-        return playbook.play(inventory, what)
+        return playbook.play(inventory, book)
 
-    def migrate(self, answers: Mapping[str, Any], what: str | Path = ROLE) -> Played:
+    def migrate(self, answers: Mapping[str, Any], book: str | Path = ROLE) -> Played:
         options = {"mode": "runtime", "grace": 0, "cordon": True, "kubectl": [str(self.kubectl)]}
         checks = [{"address": "127.0.0.1", "port": 9}]
-        return self.play(what, answers, kubenode_checks=checks, **{f"cilium_migration_{name}": options[name] for name in options})
+        return self.play(book, answers, kubenode_checks=checks, **{f"cilium_migration_{name}": options[name] for name in options})
 
     def calls(self) -> list[str]:
         """The arguments of kubectl's calls, without options."""
@@ -96,9 +96,9 @@ def test_no_answer_of_a_node_chooses_a_command_or_another_node(liar: Liar) -> No
 
 @pytest.mark.each_core
 def test_a_host_whose_facts_set_a_variable_of_a_role_is_refused_before_its_first_task(liar: Liar) -> None:
-    own = liar.folder / "own.yml"
-    own.write_text(json.dumps([{"hosts": "nodes", "gather_facts": True, "roles": [ROLE]}]))
-    failed = liar.migrate({"setup": {"ansible_facts": liar.facts}, "cni_info": CNI, "profile": PROFILE}, own)
+    book = liar.folder / "own.yml"
+    book.write_text(json.dumps([{"hosts": "nodes", "gather_facts": True, "roles": [ROLE]}]))
+    failed = liar.migrate({"setup": {"ansible_facts": liar.facts}, "cni_info": CNI, "profile": PROFILE}, book)
     assert failed.failed and not liar.ran.exists() and liar.calls() == []
     assert "facts of node1 have set cilium_migration_kubectl, cilium_migration_node_name, " in failed.output
 
@@ -106,19 +106,19 @@ def test_a_host_whose_facts_set_a_variable_of_a_role_is_refused_before_its_first
 def test_facts_name_no_file_on_the_controller(liar: Liar) -> None:
     for name, options in (("audit", ("folder", "bundles", "earlier")), ("trace", ("html", "text", "dump"))):
         facts = {f"{name}_{option}": str(liar.folder / option) for option in options}
-        own = liar.folder / f"{name}.yml"
+        book = liar.folder / f"{name}.yml"
         gather = {"hosts": "nodes", "gather_facts": True}
-        own.write_text(json.dumps([gather, {"ansible.builtin.import_playbook": f"kubenode.datapath.{name}"}]))
+        book.write_text(json.dumps([gather, {"ansible.builtin.import_playbook": f"kubenode.datapath.{name}"}]))
         before = sorted(path.name for path in liar.folder.iterdir())
-        failed = liar.play(own, {"setup": {"ansible_facts": facts}}, trace_packet="tcp 10.0.0.1:4 > 10.0.0.2:5")
+        failed = liar.play(book, {"setup": {"ansible_facts": facts}}, trace_packet="tcp 10.0.0.1:4 > 10.0.0.2:5")
         after = {path.name for path in liar.folder.iterdir()} - {"inventory.json", "python"}
         assert failed.failed and f"facts of node1 have set {name}_" in failed.output and after <= {*before}, failed.output
 
 
 def test_facts_put_no_answer_in_the_place_of_another_nodes(liar: Liar) -> None:
-    own, reports = liar.folder / "own.yml", liar.folder / "reports"
+    book, reports = liar.folder / "own.yml", liar.folder / "reports"
     audit = {"ansible.builtin.import_playbook": "kubenode.datapath.audit", "vars": {"audit_folder": str(reports)}}
-    own.write_text(json.dumps([{"hosts": "nodes", "gather_facts": True}, audit]))
-    liar.play(own, {"setup": {"ansible_facts": {"inventory_hostname": "victim"}}})
+    book.write_text(json.dumps([{"hosts": "nodes", "gather_facts": True}, audit]))
+    liar.play(book, {"setup": {"ansible_facts": {"inventory_hostname": "victim"}}})
     nodes = json.loads((reports / "audit.json").read_text())["nodes"]
     assert [*nodes] == ["node1"] and nodes["node1"]["error"].startswith("facts of this host have set inventory_hostname, ")

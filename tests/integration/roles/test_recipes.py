@@ -84,9 +84,9 @@ def test_image_builder_ends_with_an_image_that_boots_with_the_table(builder: Lab
     node.place_kubelet_stand_in()
     node.run(["systemctl", "mask", "--quiet", "systemd-firstboot.service"])  # asks for a time zone, and the node has no console
     for changed in (1, 0):
-        done = build(builder, tmp_path)
-        assert done.changed == changed, done.output
-        assert "An image: Packer builds it." in done.output
+        result = build(builder, tmp_path)
+        assert result.changed == changed, result.output
+        assert "An image: Packer builds it." in result.output
         assert node.run(["nft", "list", "tables"]).stdout == ""
     assert not is_answered(builder)
     boots_with_the_table(builder, "inet filter")  # of nftables.service, which Debian's presets enable, and which flushes first

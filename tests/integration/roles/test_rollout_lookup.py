@@ -27,8 +27,8 @@ def inventory(tmp_path: Path) -> Path:
 
 def listed(inventory: Path, name: str | Path, *arguments: str) -> str:
     """Return what ansible-playbook prints, after its status, with each space or line break as one space."""
-    done = playbook.run([playbook.PROGRAM, "-i", str(inventory), str(name), "--list-hosts", *arguments])
-    return " ".join([str(done.status), *done.output.split()])
+    result = playbook.run([playbook.PROGRAM, "-i", str(inventory), str(name), "--list-hosts", *arguments])
+    return " ".join([str(result.status), *result.output.split()])
 
 
 def importing(folder: Path, name: str, **variables: Any) -> Path:

@@ -61,10 +61,10 @@ class Site:
 
     def ours(self) -> list[str]:
         """The rules and routes of the profile, without the number of the table, which follows from the link's index."""
-        shown = [
+        output = [
             self.node.run_from_host(["ip", *words]) for words in (["rule"], ["-6", "rule"], ["route", "show", "table", "all"])
         ]
-        lines = [line.strip() for line in "".join(shown).splitlines() if "proto 75" in line]
+        lines = [line.strip() for line in "".join(output).splitlines() if "proto 75" in line]
         return sorted(re.sub(r"(table|lookup) 10\d\d", r"\1 N", line) for line in lines)
 
     def last_lines(self) -> str:
@@ -90,9 +90,9 @@ def test_the_gateway_of_a_network_daemon_is_read_and_absent_leaves_nothing(site:
     assert site.answers() == [False, False]
     predicted = site.run(check=True)
     assert predicted["changed"] and site.node.snapshot() == site.clean
-    done = site.run()
-    assert done["changed"] and done["diff"] == predicted["diff"]
-    assert done["node"]["gateways"]["eth1"] == {"ipv4": V4.gateway(1), "ipv6": V6.gateway(1)}
+    result = site.run()
+    assert result["changed"] and result["diff"] == predicted["diff"]
+    assert result["node"]["gateways"]["eth1"] == {"ipv4": V4.gateway(1), "ipv6": V6.gateway(1)}
     site.wait()
     assert not site.run()["changed"]
     assert site.run(state="absent")["changed"]
@@ -190,8 +190,8 @@ def test_a_boot_loads_what_a_run_then_finds_unchanged(converged: Site) -> None:
 
 def test_an_image_has_the_query_and_each_boot_the_answer(site: Site) -> None:
     site.run(state="absent")
-    done = site.run(mode="image")
-    assert done["changed"] and done["node"]["gateways"] == {}
+    result = site.run(mode="image")
+    assert result["changed"] and result["node"]["gateways"] == {}
     assert site.ours() == []
     site.node.reboot()
     site.serve()

@@ -114,8 +114,8 @@ def test_a_rule_of_another_program_that_takes_replies_is_named(lab: UplinkLab, s
 
 def test_an_uplink_may_have_ipv6_alone_and_a_router_that_announces_itself(lab: UplinkLab) -> None:
     node = lab.node("node1")
-    shown = lab.router.run_from_host(["ip", "-6", "-o", "address", "show", "dev", "port1", "scope", "link"])
-    router = shown.split()[3].partition("/")[0]
+    output = lab.router.run_from_host(["ip", "-6", "-o", "address", "show", "dev", "port1", "scope", "link"])
+    router = output.split()[3].partition("/")[0]
     node.ip([f"address delete {V4.node(1)}/24 dev eth1", f"route add default via {router} dev eth1 proto ra metric 2048"])
     lab.serve(V6)
     clean = node.snapshot()

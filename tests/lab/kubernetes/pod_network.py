@@ -41,9 +41,9 @@ class PointToPoint(PodNetwork):
 
     def connect(self, node: ClusterNode, lab: Lab) -> None:
         """Routes of IPv4; those of IPv6 are part of every Lab."""
-        others = [other for other in lab.nodes if other is not node]
+        other_nodes = [other for other in lab.nodes if other is not node]
         lab.load_balancer.route(node.place.pod_subnet_ipv4, node.ipv4)
-        node.ip([f"route replace {other.place.pod_subnet_ipv4} via {other.ipv4}" for other in others])
+        node.ip([f"route replace {other.place.pod_subnet_ipv4} via {other.ipv4}" for other in other_nodes])
 
     def configuration(self, node: ClusterNode) -> dict[str, Any]:
         subnets = [[{"subnet": subnet}] for subnet in self.pod_subnets(node)]

@@ -124,8 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif url.path in _KINDS:
             self._answer(200, self._list(_KINDS[url.path]))
         else:
-            named = [manifest for manifest in self._store.listed(_KINDS.get(path, "")) if manifest["metadata"]["name"] == name]
-            self._answer(*((200, named[0]) if named else (404, _missing(url.path))))
+            matches = [manifest for manifest in self._store.listed(_KINDS.get(path, "")) if manifest["metadata"]["name"] == name]
+            self._answer(*((200, matches[0]) if matches else (404, _missing(url.path))))
 
     def do_POST(self) -> None:
         """Accept an event, and forget it."""

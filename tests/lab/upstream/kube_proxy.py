@@ -32,9 +32,9 @@ _LAST_ALPHA = (1, 30)
 
 def version(binary: Path) -> tuple[int, int]:
     """Return the version of the program, such as (1, 36)."""
-    shown = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
-    match = re.search(r"v(\d+)\.(\d+)", shown)
-    assert match, shown
+    output = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+    match = re.search(r"v(\d+)\.(\d+)", output)
+    assert match, output
     return int(match[1]), int(match[2])
 
 

@@ -52,18 +52,21 @@ def test_an_old_python_is_told_which_is_needed(tmp_path: Path) -> None:
     main = packed.read("__main__.py").decode("ascii")  # the default encoding of Python 2
     for version in ((2, 7, 18), (3, 6, 8), (3, 8, 20)):
         said = f"import sys\nsys.version_info = {version}\nsys.version = '{'.'.join(map(str, version))} (old)'\n{main}"
-        done = started(sys.executable, "-I", "-S", "-c", said)
-        assert done.returncode == 255
-        assert done.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot") and done.stderr.count("\n") == 1
-        assert f"is Python {'.'.join(map(str, version))}." in done.stderr
+        completed = started(sys.executable, "-I", "-S", "-c", said)
+        assert completed.returncode == 255
+        assert (
+            completed.stderr.startswith("kubenode.datapath needs Python 3.9 or newer at boot")
+            and completed.stderr.count("\n") == 1
+        )
+        assert f"is Python {'.'.join(map(str, version))}." in completed.stderr
     assert not any(word in main for word in ("annotations", 'f"', "->", "print"))
 
 
 @pytest.mark.parametrize("question", [("imds", "eth0", "60"), ("address", "eth0", "30")])
 def test_a_rehearsal_of_the_question_sends_no_request(tmp_path: Path, question: tuple[str, ...]) -> None:
     program = placed(tmp_path / "boot.pyz", archive("_probe_snat.ipv6_program"))
-    done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    completed = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *question)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("question", [("smoke", "eth0", "60"), ("imds", "eth0", "soon")])
@@ -97,9 +100,9 @@ def lacking(part: str, program: str) -> str:
 def test_a_part_that_is_imported_late_is_missed_at_once(tmp_path: Path, name: str, part: str) -> None:
     program = placed(tmp_path / "boot.pyz", lacking(part, archive(name)))
     arguments = ("imds", "eth0", "60") if name == "_probe_snat.ipv6_program" else ("75", "/nowhere")
-    done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *arguments)
-    assert done.returncode not in (0, 77)
-    assert "ModuleNotFoundError" in done.stderr or "ImportError" in done.stderr
+    completed = started(sys.executable, "-I", "-S", "-B", program, "rehearse", *arguments)
+    assert completed.returncode not in (0, 77)
+    assert "ModuleNotFoundError" in completed.stderr or "ImportError" in completed.stderr
 
 
 def test_a_rehearsal_asks_for_nothing_that_the_program_can_do_without(tmp_path: Path) -> None:
@@ -113,8 +116,8 @@ def test_a_rehearsal_asks_for_nothing_that_the_program_can_do_without(tmp_path: 
         site.main = lambda: sys.exit(0)  # what follows is the node's packages
         runpy.run_path({program!r}, run_name="__main__")
     """
-    done = started(sys.executable, "-I", "-S", "-B", "-c", script)
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = started(sys.executable, "-I", "-S", "-B", "-c", script)
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 def test_a_set_that_cannot_be_read_fails_the_rehearsal(tmp_path: Path) -> None:
@@ -122,8 +125,8 @@ def test_a_set_that_cannot_be_read_fails_the_rehearsal(tmp_path: Path) -> None:
     for content in (None, "{", "[]", '{"protocol": 75, "rules": [{"priority": "x"}]}'):
         if content is not None:
             given.write_text(content)
-        done = started(sys.executable, "-I", "-S", "-B", program, "rehearse", "75", str(given))
-        assert done.returncode != 0 and done.stderr
+        completed = started(sys.executable, "-I", "-S", "-B", program, "rehearse", "75", str(given))
+        assert completed.returncode != 0 and completed.stderr
 
 
 # The interpreter

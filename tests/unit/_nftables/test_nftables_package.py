@@ -149,7 +149,7 @@ def test_an_index_that_does_not_do_is_refreshed_once_and_check_mode_says_so(node
     assert node.run(package).diff() == [entry]
     assert package.result() == {"version": "1.0.6", "path": "/usr/sbin/nft"}
     assert not list(package.warnings())
-    assert sum(isinstance(done, packages.Refresh) for done in node.manager.performed) == 1
+    assert sum(isinstance(result, packages.Refresh) for result in node.manager.performed) == 1
 
 
 def test_check_mode_knows_the_version_from_the_index(node: Node) -> None:
@@ -200,7 +200,7 @@ def test_an_installation_that_fails_is_rolled_back_with_the_service_held(node: N
     node.manager.fails = (packages.Install,)
     with pytest.raises(Failure, match="install nftables, failed: dpkg: no. All changes were undone"):
         node.run(node.package())
-    assert [type(done) for done in node.manager.performed] == [packages.Install, packages.Remove]
+    assert [type(result) for result in node.manager.performed] == [packages.Install, packages.Remove]
     assert current == [True, True]
     assert node.tree() == before
     assert not node.units.loaded

@@ -88,8 +88,8 @@ def test_each_of_its_files_alone_is_recognised(tmp_path: Path, path: str) -> Non
 def test_the_unit_is_stopped_and_skipped_while_ours_is_enabled(image: Image) -> None:
     foreseen = image.hold(True, check=True)
     assert image.asked == []
-    done = image.hold(True)
-    assert done.changed and done.diff() == foreseen.diff()
+    result = image.hold(True)
+    assert result.changed and result.diff() == foreseen.diff()
     assert image.asked == ["daemon-reload", f"stop {UNIT}"]
     condition = (image.root / DROP_IN).read_text().splitlines()[1:]
     assert condition == ["[Unit]", f"ConditionPathExists=!/{SYSTEM}/multi-user.target.wants/{OURS}"]

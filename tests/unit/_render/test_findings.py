@@ -37,9 +37,9 @@ def test_a_finding_has_its_evidence_packet_remedy_and_source() -> None:
 
 
 def test_the_rest_from_the_profile_on_is_yaml_of_its_variables() -> None:
-    shown = terminal.audit(audit(present(), profile=PROFILE))
+    printed = terminal.audit(audit(present(), profile=PROFILE))
     yaml = pytest.importorskip("yaml")
-    assert yaml.safe_load(shown.partition("Profile: eni_policy_routing\n")[2]) == PROFILE["variables"]
+    assert yaml.safe_load(printed.partition("Profile: eni_policy_routing\n")[2]) == PROFILE["variables"]
 
 
 def test_variables_that_no_yaml_may_hold_are_a_remark() -> None:
@@ -48,9 +48,9 @@ def test_variables_that_no_yaml_may_hold_are_a_remark() -> None:
 
 
 def test_commands_of_an_operator_and_a_finding_without_remedy() -> None:
-    shown = lines(audit(present(remedy=OPERATOR), present("risk", remedy=None, packet="", evidence=[])))
-    assert shown[shown.index("  Remedy   Remove the rule") + 1] == "    ip rule del priority 99"
-    assert "  Remedy   none of those that were tried helps" in shown
+    printed = lines(audit(present(remedy=OPERATOR), present("risk", remedy=None, packet="", evidence=[])))
+    assert printed[printed.index("  Remedy   Remove the rule") + 1] == "    ip rule del priority 99"
+    assert "  Remedy   none of those that were tried helps" in printed
 
 
 def test_what_cannot_be_told_has_what_to_ask_for_and_lines_that_were_not_understood_follow() -> None:
@@ -85,8 +85,8 @@ def test_the_first_line_counts_and_has_the_colour_of_the_worst(result: Result, c
 def test_no_text_of_a_node_changes_the_terminal_or_begins_a_line() -> None:
     hostile = "eth0\x1b[2J\nerror fake\u202e"
     finding = present(**dict.fromkeys(("subject", "what", "packet", "source"), hostile), evidence=[hostile])
-    shown = terminal.audit(audit(finding, unclear(what=hostile, ask=hostile), passed=[hostile], ignored=[hostile]))
-    assert "\x1b" not in shown and "\u202e" not in shown and "\nerror fake" not in shown
+    printed = terminal.audit(audit(finding, unclear(what=hostile, ask=hostile), passed=[hostile], ignored=[hostile]))
+    assert "\x1b" not in printed and "\u202e" not in printed and "\nerror fake" not in printed
 
 
 @pytest.mark.parametrize(

@@ -112,14 +112,14 @@ def test_the_summary_names_ten_nodes_of_a_row() -> None:
 def test_no_text_of_a_node_leaves_its_place() -> None:
     finding = present(**dict.fromkeys(("id", "subject", "what", "packet", "source"), HOSTILE), evidence=[HOSTILE])
     nodes = {HOSTILE: audit(finding, unclear(HOSTILE, what=HOSTILE, ask=HOSTILE), passed=["x"]), "node2": {"msg": HOSTILE}}
-    shown = HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").replace("\ud800", "\\ud800")
-    assert cases(nodes) == {(shown, shown): "failure", (shown, "x"): "passed", ("node2", "audit"): "error"}
+    escaped = HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").replace("\ud800", "\\ud800")
+    assert cases(nodes) == {(escaped, escaped): "failure", (escaped, "x"): "passed", ("node2", "audit"): "error"}
     for line in metrics(nodes):
         labels = re.fullmatch(r"\w+\{((?:\w+=\"(?:[^\"\\]|\\[\"\\])*\",?)+)\} \d+", line)
-        assert labels and (shown in labels[1].replace(r"\"", '"').replace("\\\\", "\\") or labels[1] == 'node="node2"')
+        assert labels and (escaped in labels[1].replace(r"\"", '"').replace("\\\\", "\\") or labels[1] == 'node="node2"')
     for line in markdown.text(nodes).splitlines():
         assert not re.search(r"[`*_{}@]|<(?!/?code>)|\\", line)
-        assert line.count("|") in (0, 3, 4, 5) and (shown in html.unescape(line) or not line.startswith("| <code>"))
+        assert line.count("|") in (0, 3, 4, 5) and (escaped in html.unescape(line) or not line.startswith("| <code>"))
     assert findings.as_json(nodes).replace("\n", "").isprintable()
 
 

@@ -22,8 +22,8 @@ def lines(value: Result) -> list[str]:
 
 
 def before_steps(value: Result) -> list[str]:
-    shown = lines(value)
-    return shown[: next(number for number, line in enumerate(shown) if line.startswith("Packet: "))]
+    printed = lines(value)
+    return printed[: next(number for number, line in enumerate(printed) if line.startswith("Packet: "))]
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -62,8 +62,8 @@ def test_packet_and_culprit_follow_the_sentence() -> None:
 
 
 def test_the_path_has_each_step_and_what_it_translated() -> None:
-    shown = lines(arrived(rule(), DNAT, ROUTE, MASQUERADE))
-    assert shown[shown.index("Packet: delivered by veth1") + 1 :] == [
+    printed = lines(arrived(rule(), DNAT, ROUTE, MASQUERADE))
+    assert printed[printed.index("Packet: delivered by veth1") + 1 :] == [
         "  in       link eth0                    tcp 192.0.2.7:40000 > 10.96.0.10:80",
         f"  rule     ip nat KUBE-SERVICES         {SERVICE}  -> jump KUBE-SVC-X",
         f"  rule     ip nat KUBE-SEP              {DNAT['text']}  -> accept",
@@ -77,8 +77,8 @@ def test_the_path_has_each_step_and_what_it_translated() -> None:
 
 
 def test_a_culprit_that_is_no_step_ends_its_path() -> None:
-    shown = lines(arrived(rule(), reply=lost(FILTER, ROUTE, FILTERED), culprit=FILTER))
-    assert shown[-1] == f"! sysctl: {FILTER['text']}" and "Reply: dropped" in shown
+    printed = lines(arrived(rule(), reply=lost(FILTER, ROUTE, FILTERED), culprit=FILTER))
+    assert printed[-1] == f"! sysctl: {FILTER['text']}" and "Reply: dropped" in printed
 
 
 OUTCOMES = [
@@ -132,10 +132,10 @@ def test_a_remedy_that_does_not_work_in_each_world_is_not_certain() -> None:
 def test_what_has_no_room_before_the_steps_is_whole_below_them() -> None:
     branches = [{**lost(None), "share": share} for share in (0.75, 0.25)]
     value = lost(None, cures=[cure("first", 10), cure("second", 20), cure("third", 1)], branches=branches)
-    above, shown = before_steps(value), lines(value)
+    above, printed = before_steps(value), lines(value)
     assert above[-2] == "Below the steps: What helps, continued (23 lines)"
     assert "  first -> delivered, reply forwarded" in above and "  75 % dropped" in above
-    below = shown[shown.index("Packet: dropped") :]
+    below = printed[printed.index("Packet: dropped") :]
     place = below.index("  second -> delivered, reply forwarded")
     assert below[place - 1] == "What helps, continued" and below[place + 1 : place + 21] == [
         f"    - line: {number}" for number in range(20)
@@ -153,21 +153,21 @@ def test_at_most_25_lines_are_before_the_steps(count: int) -> None:
 def test_before_and_remarks_are_there_only_with_content() -> None:
     reply = {"verdict": "dropped", "reason": "Filtered.", "culprit": FILTER}
     before = {"verdict": "forwarded", "interface": "eth1", "reason": "It leaves.", "culprit": None, "reply": reply}
-    shown = lines(arrived(before=before, unknown=["A."], assumed=["B."], ignored=["C."]))
-    assert shown[shown.index("Before the changes") + 1 :][:4] == [
+    printed = lines(arrived(before=before, unknown=["A."], assumed=["B."], ignored=["C."]))
+    assert printed[printed.index("Before the changes") + 1 :][:4] == [
         "  forwarded by eth1, reply dropped",
         "  It leaves.",
         "  Reply: Filtered.",
         f"  Culprit  sysctl: {FILTER['text']}",
     ]
-    assert shown[-8:] == ["", "Unknown", "  A.", "", "Assumed", "  B.", "", "Not understood", "  C."][1:]
+    assert printed[-8:] == ["", "Unknown", "  A.", "", "Assumed", "  B.", "", "Not understood", "  C."][1:]
     assert not {"Before the changes", "Unknown", "Assumed", "Not understood", "Chance decides"} & {*lines(arrived())}
 
 
 @pytest.mark.parametrize("name", ["\x1b[2Jgone", "a\nPacket: delivered", "a\rb", "\u202etxt", "\x00", "\x9b31m", "\udc80"])
 def test_a_hostile_name_cannot_change_the_terminal(name: str) -> None:
-    shown: t.Any = in_one_line(name)
-    assert shown.isprintable() and shown.isascii()
+    printed: t.Any = in_one_line(name)
+    assert printed.isprintable() and printed.isascii()
     text = terminal.trace(everywhere(name))
-    assert text.replace("\n", "").isprintable() and shown in text
+    assert text.replace("\n", "").isprintable() and printed in text
     assert text.count("\n") == terminal.trace(everywhere("name")).count("\n")

@@ -428,11 +428,11 @@ def test_a_file_keeps_the_desired_state(rules: list[dict[str, t.Any]], routes: l
     except Invalid:
         return  # two of them contradict each other
     text = desired.text()
-    for kept in (
+    for written in (
         policy.from_text("# heading\n" + text, TABLES),
         policy.from_text(text, {}),  # numbers, because the meaning of a name may change
     ):
-        assert (kept.rules, kept.routes) == (desired.rules, desired.routes)
+        assert (written.rules, written.routes) == (desired.rules, desired.routes)
 
 
 WRITTEN = """{
@@ -484,19 +484,19 @@ def test_a_list_that_is_not_managed_is_that_of_the_former_policy() -> None:
 def test_a_list_that_is_not_managed_stays_in_the_file() -> None:
     former = of(rules=[{"priority": 7, "table": 9}], routes=[{"table": 9, "to": "default", "dev": "a"}])
     desired = of(rules=[])
-    left = former._replace(rules=()).text()
-    assert desired.over(former).text() == left
-    assert former.without(of(rules=[{"priority": 7, "table": 9}])).text() == left
+    rest = former._replace(rules=()).text()
+    assert desired.over(former).text() == rest
+    assert former.without(of(rules=[{"priority": 7, "table": 9}])).text() == rest
     assert former.without(of()).is_empty
 
 
 @pytest.mark.parametrize("links", [("eth1", ""), ("", "eth1"), ("", "")])
 def test_a_route_is_taken_from_the_file_by_its_gateway_alone(links: tuple[str, str]) -> None:
     """As an operator reads the file, in which a comment names the link."""
-    kept, going = ({"table": 9, "to": "default", "via": "10.0.0.1", **({"dev": link} if link else {})} for link in links)
+    written, going = ({"table": 9, "to": "default", "via": "10.0.0.1", **({"dev": link} if link else {})} for link in links)
     other = {"table": 9, "to": "10.8.0.0/16", "via": "10.0.0.1"}
-    left = of(routes=[kept, other]).without(of(routes=[going]))
-    assert [str(one) for one in left.routes or ()] == ["ip route 10.8.0.0/16 via 10.0.0.1 table 9"]
+    rest = of(routes=[written, other]).without(of(routes=[going]))
+    assert [str(one) for one in rest.routes or ()] == ["ip route 10.8.0.0/16 via 10.0.0.1 table 9"]
 
 
 LIKE = {"via": "10.0.0.1", "mtu": 1400}

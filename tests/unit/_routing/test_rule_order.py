@@ -173,10 +173,10 @@ def test_rules_may_be_mistaken_where_one_names_less_than_another() -> None:
 def test_a_rule_that_a_killed_run_left_twice_is_there_once_afterwards() -> None:
     current = [WIDE, NARROW, WIDE]
     added, deleted = rule_order.messages(current, [Order((NARROW,), (MARKED,))])
-    left = [*current, *added]
+    rest = [*current, *added]
     for one in deleted:
-        left.remove(one)  # the first equal rule, as the kernel does
-    assert left == [WIDE, MARKED]
+        rest.remove(one)  # the first equal rule, as the kernel does
+    assert rest == [WIDE, MARKED]
 
 
 # Foreign rules

@@ -125,9 +125,9 @@ def test_the_file_has_lines_for_what_is_named_or_there_and_patterns_for_what_may
 
 
 def test_a_link_that_another_file_names_is_named_in_ours_too() -> None:
-    others = {"/etc/sysctl.d/50-x.conf": f"{key('eth7')} = 1\n{key('ens7')} = 1\n"}
-    assert f"\n{key('eth7')} = 2\n" in sysctl_text(desired("eth*"), [], others)
-    assert "ens7" not in sysctl_text(desired("eth*"), [], others)
+    other_files = {"/etc/sysctl.d/50-x.conf": f"{key('eth7')} = 1\n{key('ens7')} = 1\n"}
+    assert f"\n{key('eth7')} = 2\n" in sysctl_text(desired("eth*"), [], other_files)
+    assert "ens7" not in sysctl_text(desired("eth*"), [], other_files)
 
 
 @pytest.mark.parametrize("name", ["x*", "x?", "x[", "x=", "x\\"])
@@ -147,15 +147,15 @@ def test_a_pattern_for_everything_leaves_the_reserved_names_alone(
 
 
 def test_a_pattern_that_another_file_says_keeps_its_place_there() -> None:
-    others = {BEFORE_OURS: f"{key('eth*')} = 2\n{key('*')} = 1\n", AFTER_OURS: f"{key('eni*')} = 0\n"}
-    texts = {**others, PATH: sysctl_text(desired("eth*"), [], others)}
+    other_files = {BEFORE_OURS: f"{key('eth*')} = 2\n{key('*')} = 1\n", AFTER_OURS: f"{key('eni*')} = 0\n"}
+    texts = {**other_files, PATH: sysctl_text(desired("eth*"), [], other_files)}
     assert "\n-net/ipv4/con[f]/eth*/rp_filter = 2\n" in texts[PATH]
     assignments = [(one.path, one.key.split("/")[3]) for one in sysctl_files.by_systemd(texts).assignments]
     assert assignments == [(BEFORE_OURS, "eth*"), (BEFORE_OURS, "*"), (PATH, "eth*"), (AFTER_OURS, "eni*")]
     other = "/etc/sysctl.d/91-x.conf"
     assert "/con[ff]/eth*/" in sysctl_text(desired("eth*"), [], texts)
     texts[other] = HEADING + sysctl_text(desired("eth*"), [], texts)
-    assert sysctl_text(desired("eth*"), [], {**others, other: texts[other]}) == texts[PATH]
+    assert sysctl_text(desired("eth*"), [], {**other_files, other: texts[other]}) == texts[PATH]
 
 
 RAISING = {
@@ -169,14 +169,14 @@ RAISING = {
 @pytest.mark.parametrize("read", [sysctl_files.by_systemd, sysctl_files.by_procps])
 def test_a_file_that_lowers_all_gives_its_value_to_all_else(case: str, read: t.Callable[..., sysctl_files.Configuration]) -> None:
     text, expected = RAISING[case]
-    others = {"/etc/sysctl.d/50-x.conf": text}
+    other_files = {"/etc/sysctl.d/50-x.conf": text}
     one = desired("eth0", mode="off", raise_all=True)
-    both = read({**others, PATH: sysctl_text(one, [], others)})
+    both = read({**other_files, PATH: sysctl_text(one, [], other_files)})
     assert {name: both.value(key(name)) for name in expected} == expected
     assert (both.value(key("all")), both.value(key("eth0"))) == (0, 0)
-    texts = {**others, PATH: sysctl_text(one, [], others)}
+    texts = {**other_files, PATH: sysctl_text(one, [], other_files)}
     assert not list(overriding(one, PATH, texts, read))
-    assert "all" not in sysctl_text(one._replace(raise_all=False), [], others)
+    assert "all" not in sysctl_text(one._replace(raise_all=False), [], other_files)
 
 
 OVERRIDING: dict[str, tuple[str, str, list[tuple[str, int]]]] = {
@@ -240,8 +240,8 @@ LOWER = {
 @pytest.mark.parametrize("case", LOWER)
 def test_later_lines_that_give_other_links_less_than_conf_all_gave_them_are_found(case: str) -> None:
     early, late, expected = LOWER[case]
-    one, others = desired("eth0", "eth*", mode="off", raise_all=True), {BEFORE_OURS: early, AFTER_OURS: late}
-    files = {**others, PATH: sysctl_text(one, ["eth0"], others)}
+    one, other_files = desired("eth0", "eth*", mode="off", raise_all=True), {BEFORE_OURS: early, AFTER_OURS: late}
+    files = {**other_files, PATH: sysctl_text(one, ["eth0"], other_files)}
     found = [(over.name, over.line.number, over.expected) for over in overriding(one, PATH, files, sysctl_files.by_systemd)]
     assert found == expected
     warnings = boot_order(one, PATH, files)
@@ -645,9 +645,9 @@ OTHERS = st.lists(
 UNSAYABLE = "e*"  # a link whose name is a pattern in every line
 
 
-def written(one: DesiredFilter, others: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)) -> dict[str, str]:
+def written(one: DesiredFilter, other_files: dict[str, str], links: t.Collection[str] = (*LINKS, UNSAYABLE)) -> dict[str, str]:
     """All files, with the collection's file for the desired state."""
-    return {**others, PATH: HEADING + sysctl_text(one, links, others)}
+    return {**other_files, PATH: HEADING + sysctl_text(one, links, other_files)}
 
 
 @given(one=DESIRED)
@@ -679,11 +679,11 @@ def test_the_files_heading_tells_the_desired_state(one: DesiredFilter) -> None:
 def test_after_a_boot_nothing_is_written_and_absent_leaves_what_a_node_without_us_has(
     one: DesiredFilter, early: str, late: str, last: str
 ) -> None:
-    others = {BEFORE_OURS: early, AFTER_OURS: late, sysctl_files.LAST_OF_PROCPS: last}
-    files = written(one, others)
+    other_files = {BEFORE_OURS: early, AFTER_OURS: late, sysctl_files.LAST_OF_PROCPS: last}
+    files = written(one, other_files)
     with tempfile.TemporaryDirectory() as root:
         machine = Machine(Path(root), *LINKS, UNSAYABLE)
-        machine.boot(others)
+        machine.boot(other_files)
         values, effective = dict(machine.kernel.values), machine.kernel.effective()
         machine.boot(files)
         wins = not list(overriding(one, PATH, files, sysctl_files.by_systemd))

@@ -36,8 +36,8 @@ def setting(bits: Bits, target: str = "") -> Statement:
 
 
 def restoring(of_connection: int, of_packet: int | None = None, target: str = "ct mark") -> Statement:
-    kept = ALL & ~of_connection if of_packet is None else of_packet
-    return Statement(PACKET_MARK, target, Bits(packet=kept, connection=of_connection))
+    written = ALL & ~of_connection if of_packet is None else of_packet
+    return Statement(PACKET_MARK, target, Bits(packet=written, connection=of_connection))
 
 
 def listed(*expressions: tuple[str, dict[int, bytes]]) -> bytes:

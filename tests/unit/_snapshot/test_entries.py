@@ -45,18 +45,18 @@ def test_an_end_that_has_gone_is_not_found() -> None:
 
 
 def test_a_link_shows_its_other_end_and_not_a_link_below() -> None:
-    shown = entries.link(_link("veth", 3, 0), {3: "eth3", 7: "l0"}, (), POD1)
-    assert shown["peer"] == {
+    entry = entries.link(_link("veth", 3, 0), {3: "eth3", 7: "l0"}, (), POD1)
+    assert entry["peer"] == {
         "namespace": "pod1", "name": "eth0", "mac": "02:00:00:00:00:02", "mtu": 1430, "flags": ["UP", "BROADCAST"],
         "addresses": ["10.0.0.10", "10.0.0.9"],
     }  # fmt: skip
-    assert (shown["parent"], shown["master"], shown["flags"]) == ("", "", ["UP", "BROADCAST", "MULTICAST"])
+    assert (entry["parent"], entry["master"], entry["flags"]) == ("", "", ["UP", "BROADCAST", "MULTICAST"])
 
 
 def test_a_link_shows_the_link_below_it_in_its_own_namespace() -> None:
     vlan = pack({1: struct.pack("=H", 100), 3: b"\0" * 8})
-    shown = entries.link(_link("vlan", 3, data=vlan), {3: "eth3"}, (), None)
-    assert (shown["parent"], shown["settings"], shown["peer"]) == ("eth3", {"id": 100}, None)
+    entry = entries.link(_link("vlan", 3, data=vlan), {3: "eth3"}, (), None)
+    assert (entry["parent"], entry["settings"], entry["peer"]) == ("eth3", {"id": 100}, None)
     assert entries.link(_link("macvlan", 3, 0), {3: "eth3"}, (), None)["parent"] == ""
 
 
@@ -109,21 +109,21 @@ def test_an_action_without_a_name_is_a_number() -> None:
 
 def test_routes_of_the_kernel_have_their_type_and_are_read_in_full() -> None:
     route = Route(IPV4, 255, (bytes((10, 0, 0, 255)), 32), type=3, scope=253, hops=(Hop("eth0"),), unread=("its type",))
-    shown = entries.route(route, 2)
-    assert (shown["type"], shown["scope"], shown["protocol"]) == ("broadcast", "link", "kernel")
-    assert "unread" not in shown and entries.unread(route) == []
+    entry = entries.route(route, 2)
+    assert (entry["type"], entry["scope"], entry["protocol"]) == ("broadcast", "link", "kernel")
+    assert "unread" not in entry and entries.unread(route) == []
 
 
 def test_a_route_names_what_its_entry_lacks_and_shows_its_whole_key() -> None:
     route = Route(IPV6, 254, scope=7, unread=("encap", "from", "its type", "tos"), beside=(8, bytes(16), 64), type=42)
-    shown = entries.route(route._replace(family=IPV4), 75)
-    assert (shown["type"], shown["scope"], shown["tos"], shown["from"]) == ("type 42", "7", 8, "::/64")
-    assert shown["unread"] == ["encap", "from", "tos"]
+    entry = entries.route(route._replace(family=IPV4), 75)
+    assert (entry["type"], entry["scope"], entry["tos"], entry["from"]) == ("type 42", "7", 8, "::/64")
+    assert entry["unread"] == ["encap", "from", "tos"]
 
 
 def test_a_neighbour_has_the_name_of_its_state() -> None:
-    shown = entries.neighbour(Neighbour("192.0.2.1", "eth0", "12:34:56:78:9a:bc", 0x02))
-    assert shown == {"address": "192.0.2.1", "dev": "eth0", "mac": "12:34:56:78:9a:bc", "state": "REACHABLE"}
+    entry = entries.neighbour(Neighbour("192.0.2.1", "eth0", "12:34:56:78:9a:bc", 0x02))
+    assert entry == {"address": "192.0.2.1", "dev": "eth0", "mac": "12:34:56:78:9a:bc", "state": "REACHABLE"}
     assert entries.neighbour(Neighbour("192.0.2.1", "eth0", "", 0x03))["state"] == "3"
 
 
@@ -150,5 +150,5 @@ V4, V6 = bytes((10, 0, 0, 5)), b"\xfd" + bytes(14) + b"\5"
 def test_a_tunnel_shows_the_link_that_carries_it_and_its_addresses(
     kind: str, data: dict[int, bytes], ends: dict[str, str]
 ) -> None:
-    shown = entries.link(_link(kind, 0, data=pack(data)), {3: "eth3"}, (), None)
-    assert {name: shown[name] for name in ("parent", "local", "remote") if name in shown} == ends
+    entry = entries.link(_link(kind, 0, data=pack(data)), {3: "eth3"}, (), None)
+    assert {name: entry[name] for name in ("parent", "local", "remote") if name in entry} == ends

@@ -97,8 +97,8 @@ def test_a_unit_that_failed_after_a_good_run_is_drift_and_is_mended(node: Node, 
     foreseen = node.hold(unit, check=True)
     assert node.units.systemd.asked == []
     assert foreseen.diff()[0]["before"] == f"# {unit.name}: failed\n"
-    done = node.hold(unit)
-    assert done.changed and done.diff() == foreseen.diff()
+    result = node.hold(unit)
+    assert result.changed and result.diff() == foreseen.diff()
     assert not node.hold(unit).changed
 
 

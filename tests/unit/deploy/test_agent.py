@@ -529,11 +529,11 @@ def test_warnings_reach_log_event_and_metric_printable_and_bounded(folder: Path,
     warnings = ("\x1b]0;\x07 first", "x" * 5000, *map(str, range(50)))
     stage = Stage(folder, Outcome("ok", warnings=warnings))
     stage.agent.work()
-    shown = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert shown[0] == "\\x1b]0;\\x07 first" and len(shown[1]) == 1000
-    assert len(shown) == 21 and shown[-1] == "32 further warnings are not shown"
+    messages = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert messages[0] == "\\x1b]0;\\x07 first" and len(messages[1]) == 1000
+    assert len(messages) == 21 and messages[-1] == "32 further warnings are not shown"
     (event,) = (one for one in stage.api.told if one[:3] == ("event", "Warning", "Warned"))
-    assert event[3] == f"{PROFILE} 1.0: {' '.join(shown)}" and event[3].isprintable()
+    assert event[3] == f"{PROFILE} 1.0: {' '.join(messages)}" and event[3].isprintable()
     assert ("warned", 52) in stage.metrics.told
 
 
@@ -737,14 +737,14 @@ def test_wrong_settings_end_the_agent_with_their_sentence() -> None:
 
 
 def test_without_an_api_nothing_is_raised(caplog: pytest.LogCaptureFixture) -> None:
-    own = node.Node("node1")
-    assert not own.label(PROFILE, "1.0") and not own.remove_taint("a")
-    own.event("Normal", "Applied", "a")
+    this_node = node.Node("node1")
+    assert not this_node.label(PROFILE, "1.0") and not this_node.remove_taint("a")
+    this_node.event("Normal", "Applied", "a")
     assert "The API did not take the label of node node1" in caplog.text
 
 
 def test_events_wait_for_the_api_and_are_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, takes = node.Node("node1"), [False]
+    this_node, takes = node.Node("node1"), [False]
     sent: list[Any] = []
 
     def tried(what: str, call: Any) -> bool:
@@ -752,11 +752,11 @@ def test_events_wait_for_the_api_and_are_sent_once(monkeypatch: pytest.MonkeyPat
             call()
         return takes[0]
 
-    monkeypatch.setattr(own, "_tried", tried)
-    monkeypatch.setattr(own, "_event", lambda *event: sent.append(event))
+    monkeypatch.setattr(this_node, "_tried", tried)
+    monkeypatch.setattr(this_node, "_event", lambda *event: sent.append(event))
     for number in range(12):
-        own.event("Warning", "Failed", str(number))
+        this_node.event("Warning", "Failed", str(number))
     takes[0] = True
-    own.flush()
-    own.event("Warning", "Failed", "11")
+    this_node.flush()
+    this_node.event("Warning", "Failed", "11")
     assert [event[2] for event in sent] == [str(number) for number in range(2, 12)]

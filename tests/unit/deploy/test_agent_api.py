@@ -61,16 +61,16 @@ def until(taken: Callable[[], bool]) -> bool:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_label_taint_and_event_are_the_apis(api: Api) -> None:
     api.taints = [{"key": OTHER}, {"key": TAINT, "effect": "NoSchedule"}, {"key": TAINT, "effect": "NoExecute"}]
-    own = Node("node1")
-    assert own.label(PROFILE, "1.0") and own.remove_taint(TAINT)
-    own.event("Warning", "Failed", "no")
+    this_node = Node("node1")
+    assert this_node.label(PROFILE, "1.0") and this_node.remove_taint(TAINT)
+    this_node.event("Warning", "Failed", "no")
     assert (api.labels, api.taints) == ({LABEL: "1.0"}, [{"key": OTHER}])
     (event,) = api.events
     assert (event["involvedObject"]["name"], event["type"], event["reason"], event["message"]) == (
         *("node1", "Warning", "Failed"),
         "no",
     )
-    assert own.label(PROFILE, None) and own.remove_taint(TAINT) and api.labels == {}
+    assert this_node.label(PROFILE, None) and this_node.remove_taint(TAINT) and api.labels == {}
 
 
 def test_a_server_with_a_certificate_of_another_authority_gets_no_token(
@@ -143,14 +143,14 @@ def test_no_answer_holds_the_agent_up_or_ends_it_and_what_was_to_be_told_is_told
     api: Api, trouble: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(subject, "LIMIT", 0.3)
-    own = Node("node1")
+    this_node = Node("node1")
     api.behaves = TROUBLES[trouble]
     began = time.monotonic()
-    assert not own.label(PROFILE, "1.0") and not own.remove_taint(TAINT)
+    assert not this_node.label(PROFILE, "1.0") and not this_node.remove_taint(TAINT)
     assert time.monotonic() - began < 0.9 and "The API did not take the taint of node node1" in caplog.text
     assert api.taints == [{"key": TAINT, "effect": "NoSchedule"}]
     api.behaves = lambda _request: False
-    assert until(lambda: own.label(PROFILE, "1.0")) and until(lambda: own.remove_taint(TAINT))
+    assert until(lambda: this_node.label(PROFILE, "1.0")) and until(lambda: this_node.remove_taint(TAINT))
     assert (api.labels, api.taints) == ({LABEL: "1.0"}, [])
 
 
@@ -162,17 +162,17 @@ def test_a_list_of_taints_that_changes_between_look_and_patch_loses_no_other_tai
         return False
 
     api.behaves = behaves
-    own = Node("node1")
-    assert not own.remove_taint(TAINT) and len(api.taints) == 2
-    assert until(lambda: own.remove_taint(TAINT)) and api.taints == [{"key": OTHER}]
+    this_node = Node("node1")
+    assert not this_node.remove_taint(TAINT) and len(api.taints) == 2
+    assert until(lambda: this_node.remove_taint(TAINT)) and api.taints == [{"key": OTHER}]
 
 
 def test_a_token_that_has_ended_is_read_again(api: Api) -> None:
     """The client itself reads it a minute after the last time, by a clock that may be set back."""
-    own = Node("node1")
-    assert own.label(PROFILE, "1.0")
+    this_node = Node("node1")
+    assert this_node.label(PROFILE, "1.0")
     api.set_token("second")
-    assert until(lambda: own.label(PROFILE, "1.1")) and api.labels == {LABEL: "1.1"}
+    assert until(lambda: this_node.label(PROFILE, "1.1")) and api.labels == {LABEL: "1.1"}
 
 
 def test_an_api_that_is_down_is_asked_less_and_less_often(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,9 +181,9 @@ def test_an_api_that_is_down_is_asked_less_and_less_often(api: Api, monkeypatch:
     monkeypatch.setattr(subject.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(subject.random, "uniform", lambda low, high: (low + high) / 2)
     api.behaves = says(503, "")
-    own, asked = Node("node1"), list[float]()
+    this_node, asked = Node("node1"), list[float]()
     while now[0] < 300:
-        if not own.label(PROFILE, "1.0") and len(api.asked) > len(asked):
+        if not this_node.label(PROFILE, "1.0") and len(api.asked) > len(asked):
             asked.append(now[0])
         now[0] += 5
     assert asked == [0, 5, 15, 35, 70, 130, 190, 250]
@@ -191,23 +191,23 @@ def test_an_api_that_is_down_is_asked_less_and_less_often(api: Api, monkeypatch:
 
 def test_an_event_that_the_api_never_takes_does_not_hold_up_the_others(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     api.behaves = lambda request: request.body["message"] == "bad" and says(422, {"message": "Invalid value"})(request)
-    own = Node("node1")
-    own.event("Warning", "Failed", "bad")
-    own.event("Warning", "Failed", "good")
+    this_node = Node("node1")
+    this_node.event("Warning", "Failed", "bad")
+    this_node.event("Warning", "Failed", "good")
     assert [event["message"] for event in api.events] == ["good"]
     assert "refused an event of node node1: (422)" in caplog.text
 
 
 def test_an_event_has_the_time_at_which_it_happened(api: Api) -> None:
-    own = Node("node1")
+    this_node = Node("node1")
     api.behaves = says(503, "")
-    own.event("Normal", "Applied", "a")
+    this_node.event("Normal", "Applied", "a")
     before = time.time()
     time.sleep(0.2)
     api.behaves = lambda _request: False
 
     def is_sent() -> bool:
-        own.flush()
+        this_node.flush()
         return bool(api.events)
 
     assert until(is_sent)
@@ -217,10 +217,10 @@ def test_an_event_has_the_time_at_which_it_happened(api: Api) -> None:
 
 
 def test_the_same_event_is_sent_again_before_the_api_has_forgotten_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, now = Node("node1"), [0.0]
+    this_node, now = Node("node1"), [0.0]
     monkeypatch.setattr(subject.time, "monotonic", lambda: now[0])
     for now[0] in range(0, 4000, 600):
-        own.event("Warning", "Failed", "no")
+        this_node.event("Warning", "Failed", "no")
     assert len(api.events) == 2
 
 

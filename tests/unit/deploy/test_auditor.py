@@ -81,9 +81,9 @@ def work(folder: Path, *audits: Any) -> dict[str, Any]:
     }
     environment = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join([IMAGE, os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-c", PROCESS, json.dumps(audits), str(folder / "MANIFEST.json")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
+    completed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert completed.returncode == 0, completed.stderr
+    result: dict[str, Any] = json.loads(completed.stdout)
     return result
 
 
