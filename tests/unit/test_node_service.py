@@ -167,8 +167,8 @@ def test_a_node_goes_out_of_service_and_back() -> None:
 def test_an_api_that_does_not_answer_while_a_pod_starts_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     class Blinking(Cluster):
         def _run(self, command: Any) -> CompletedProcess[str]:
-            done = super()._run(command)
-            return ended(1, "", "refused") if self.calls[-2:] == RESTART else done
+            result = super()._run(command)
+            return ended(1, "", "refused") if self.calls[-2:] == RESTART else result
 
     monkeypatch.setattr(_node_service, "PAUSE", 0.0)
     cluster, outcome = Blinking(), Outcome()
@@ -180,8 +180,8 @@ def test_an_api_that_does_not_answer_while_a_pod_starts_is_asked_again(monkeypat
 def test_an_api_that_refuses_until_the_end_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(Cluster):
         def _run(self, command: Any) -> CompletedProcess[str]:
-            done = super()._run(command)
-            return ended(1, "", "Forbidden") if "delete" in "".join(self.calls) and command[1] == "get" else done
+            result = super()._run(command)
+            return ended(1, "", "Forbidden") if "delete" in "".join(self.calls) and command[1] == "get" else result
 
     monkeypatch.setattr(_node_service, "PAUSE", 0.0)
     with pytest.raises(Failure, match="within 0 s there was not a ready pod of the DaemonSet default/web .* Forbidden"):
@@ -213,6 +213,21 @@ def test_the_annotation_says_who_cordoned_the_node(
     cluster, outcome = Cluster(node), Outcome()
     cluster.service(outcome).take_out({**OPTIONS, "drain": False, "restart_daemonset_pods": False}, CNI, is_due)
     assert cluster.calls == [*GET, *calls] and (outcome.cordoned, outcome.was_cordoned) == (cordoned, was_cordoned)
+
+
+@pytest.mark.parametrize(
+    ("node", "fails", "reason"),
+    [
+        ("", "", "kubectl printed '.n' about node1; four fields were expected, separated by [|]. Nothing was changed"),
+        ("|||", "get", "kubectl get node .* -- node1: exit status 1: refused"),
+        ("|||a node.cilium.io/agent-not-ready", "", "node1 has the taint node.cilium.io/agent-not-ready.* Nothing was changed"),
+    ],
+)
+def test_a_node_of_which_nothing_is_known_or_whose_agent_is_not_ready_is_not_changed(node: str, fails: str, reason: str) -> None:
+    cluster, outcome = Cluster(node, fails), Outcome()
+    with pytest.raises(Failure, match=reason):
+        cluster.service(outcome).take_out(OPTIONS, CNI, is_due=True)
+    assert cluster.calls == GET[:1] and not outcome.changed
 
 
 def test_a_drain_that_is_refused_leaves_the_node_cordoned_and_says_why() -> None:

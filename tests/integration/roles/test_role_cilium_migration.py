@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,8 +74,8 @@ class Pool:
 
     def _play(self, killed_after: float, arguments: Sequence[str], target: str, variables: Mapping[str, Any]) -> Played:
         """Run the playbook with a mode: a namespace node has no systemd of its own, and would be taken for an image."""
-        named = {f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()}
-        given = {"kubenode_target": target, "kubenode_report": str(self.folder / "report.json"), **named}
+        prefixed = {f"cilium_migration_{name}": value for name, value in {"mode": "runtime", "grace": 1, **variables}.items()}
+        given = {"kubenode_target": target, "kubenode_report": str(self.folder / "report.json"), **prefixed}
         callback = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
         return playbook.play(
             self.inventory, PLAYBOOK, *arguments, variables=given, environment=callback, killed_after=killed_after
@@ -138,10 +137,9 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     assert len(report["done"]["removed"]) == len(azure_vnet.node_rules("")) + 2 * len(DEAD)
     assert all(rule["reason"] for rule in report["done"]["removed"])
     after = pool.node.snapshot()
-    for arguments in (["--check"], []):
-        converged = pool.play(*arguments).well()
-        assert converged.changed == 0 and "skipping" not in converged.output
-        assert pool.node.snapshot() == after
+    converged = pool.play("-vvv").well()
+    assert converged.changed == 0 and converged.modules == ["cni_info", "profile"]
+    assert "skipping" not in converged.output and pool.node.snapshot() == after
     assert pool.play(state="restored").well().changed == 1
     assert azure_vnet.listing(pool.node) == rules
     assert pool.calls() == []
@@ -149,12 +147,10 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
 
 def test_an_audit_costs_one_module_and_does_not_keep_the_role_from_its_work(pool: Pool) -> None:
     """The leftovers are of dead pods: no packet of a live one is lost, and so the audit finds nothing."""
-    played = pool.play(audit=True).well()
+    played = pool.play("-vvv", audit=True).well()
     assert "Before: the audit finds no need of cilium_migration, which is applied as asked. " in played.output
     assert played.changed == 1 and len(pool.report()["done"]["removed"]) == len(azure_vnet.node_rules("")) + 2 * len(DEAD)
-    plain, audited = (pool.play("-vvv", audit=is_audited).well().modules for is_audited in (False, True))
-    assert plain == ["cni_info", "profile"]
-    assert audited == ["cni_info", "datapath_audit", "profile"]
+    assert played.modules.count("datapath_audit") == 1
 
 
 ANNOTATE = "annotate node --overwrite -- node1 kubenode.datapath/cordoned=true"
@@ -170,8 +166,11 @@ def test_cordoned_and_drained_only_where_there_is_something_to_do(pool: Pool) ->
     get, *calls = pool.calls()
     assert get.startswith("get node --output=jsonpath={.spec.unschedulable}|") and get.endswith(" -- node1")
     assert calls == [ANNOTATE, "cordon -- node1", DRAIN, *RELEASE] and played.changed == predicted.changed == 3
-    assert pool.play(**options).well().changed == 0
-    assert [call.split()[0] for call in pool.calls()] == ["get"]
+    pool.say(node="true||MC_group_cluster_region|node.kubernetes.io/unschedulable")
+    again = pool.play(**options).well()
+    assert again.changed == 0 and [call.split()[0] for call in pool.calls()] == ["get"]
+    assert "the node was cordoned before the run, and stays cordoned" in again.output
+    assert "AKS manages this node (label kubernetes.azure.com/cluster=MC_group_cluster_region)" in again.output
 
 
 @pytest.mark.thorough
@@ -236,21 +235,6 @@ def test_kubectl_has_the_environment_of_the_play(pool: Pool, monkeypatch: pytest
     assert [call.split()[0] for call in pool.calls()] == ["get", "annotate", "cordon", "uncordon", "annotate"]
 
 
-def test_a_kubectl_that_prints_nothing_is_an_error_in_a_sentence(pool: Pool) -> None:
-    pool.kubectl.write_text("#!/bin/sh\n")
-    before = pool.node.snapshot()
-    failed = pool.play(cordon="true", kubectl=str(pool.kubectl))
-    assert failed.failed and "about node1; four fields were expected, separated by |. Nothing was changed" in failed.output
-    assert pool.node.snapshot() == before
-
-
-def test_a_node_that_an_operator_has_cordoned_stays_so(pool: Pool) -> None:
-    pool.say(node="true|||node.kubernetes.io/unschedulable")
-    played = pool.play(cordon="true", kubectl=str(pool.kubectl)).well()
-    assert "the node was cordoned before the run, and stays cordoned" in played.output
-    assert [call.split()[0] for call in pool.calls()] == ["get"]
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("kills", [1, 8])
 def test_a_run_that_is_killed_anywhere_is_ended_by_the_next(pool: Pool, kills: int) -> None:
@@ -280,7 +264,7 @@ def pods(kind: str) -> str:
 
 
 def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_moved(pool: Pool) -> None:
-    pool.play().well()
+    pool.clean_up()
     pool.attach(LIVING)
     for path, text in ((azure_vnet.STATE, azure_vnet.state_text(pool.node.place.mac(), [LIVING])), (azure_vnet.CONFLIST, "")):
         pool.node.write(path, text or azure_vnet.conflist("azure-vnet"))
@@ -299,7 +283,7 @@ def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_
     assert f"moved {azure_vnet.STATE} into /var/lib/kubenode/backup/azure_vnet.json" in played.output
     report = pool.report()
     assert report["done"]["files"] == [azure_vnet.STATE, azure_vnet.CONFLIST] and report["done"]["kept_files"] == []
-    assert pool.play(drain=True, **options).well().changed == 0
+    assert not pool.clean_up()
 
 
 @pytest.mark.thorough
@@ -311,15 +295,6 @@ def test_a_static_pod_and_a_link_without_a_pod_are_named_and_do_not_drain_the_no
     played = pool.play(kubectl=[str(pool.kubectl)], drain=True).well()
     assert played.changed == 0 and "pod default/old of azure-vnet lives: it is a static pod" in played.output
     assert "link azv0123456789b of azure-vnet: no pod of this node in Kubernetes has its address" in played.output
-
-
-def test_a_query_that_fails_is_no_fact(pool: Pool) -> None:
-    pool.attach(LIVING)
-    before = pool.node.snapshot()
-    pool.say(fails="get")
-    failed = pool.play(kubectl=[str(pool.kubectl)], drain=True)
-    assert failed.failed and "get: refused by the test" in failed.output
-    assert pool.node.snapshot() == before and [call.split()[0] for call in pool.calls()] == ["get"]
 
 
 def test_an_agent_that_is_not_healthy_or_not_ready_in_kubernetes_stops_the_run_before_any_change(pool: Pool) -> None:
@@ -341,15 +316,6 @@ def test_options_that_were_not_asked_for_are_not_mentioned(pool: Pool) -> None:
     pool.attach(LIVING)
     played = pool.play(state="restored", cordon=True, kubectl=[str(pool.kubectl)]).well()
     assert "no pod of this node" not in played.output and not [call for call in pool.calls() if call.startswith("get pods")]
-
-
-@pytest.mark.thorough
-def test_a_node_of_aks_is_told(pool: Pool) -> None:
-    pool.say(node="||MC_group_cluster_region|")
-    assert (
-        "AKS manages this node (label kubernetes.azure.com/cluster=MC_group_cluster_region)"
-        in pool.play(cordon=True, kubectl=[str(pool.kubectl)]).output
-    )
 
 
 def test_a_transparent_node_keeps_nothing_but_what_the_report_lists(pool: Pool) -> None:
@@ -377,7 +343,7 @@ def test_a_transparent_node_keeps_nothing_but_what_the_report_lists(pool: Pool) 
     assert played.changed == 1 and "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to" in played.output
     assert "SWIFT" not in node.snapshot()["nft"] and "To remove it" not in played.output
     assert not pool.clean_up()
-    assert "restored chain SWIFT in ip nat (nft)" in pool.play(state="restored").well().output
+    assert pool.clean_up(state="restored")
     assert "jump SWIFT" in node.snapshot()["nft"]
 
 
@@ -440,15 +406,13 @@ def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Po
         pool.node.run(["iptables-nft", "-t", "nat", *line.split()])
     assert "azure0" in "".join(pool.node.snapshot()["links"])
     packets = [{"destination": "192.0.2.1", "protocol": "icmp"}]
-    lost = pool.play(bridge=True, rehearse=True, rehearse_packets=[{**packets[0], "destination": "nowhere"}])
-    assert lost.failed and "cilium_migration_rehearse_packets[0].destination must be" in lost.output
     played = pool.play(bridge=True, bridge_checkpoint_command="true", rehearse=True, rehearse_packets=packets).well()
     assert "removed bridge azure0" in played.output and "does not arrive" not in played.output
     assert "left alone, of amazon-vpc-cni: chain AWS-SNAT-CHAIN-0 in ip nat (nft)" in played.output
     assert "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to azure-vnet's chain" in played.output
     assert "azure0" not in "".join(pool.node.snapshot()["links"])
     assert "AWS-SNAT-CHAIN-0" in pool.node.snapshot()["nft"]
-    assert pool.play(bridge=True).well().changed == 0
+    assert not pool.clean_up(bridge=True)
 
 
 def test_a_node_that_another_cnis_leftovers_harm_is_not_called_clean(pool: Pool) -> None:
@@ -492,12 +456,3 @@ def test_a_node_from_an_image_is_restored_too(pool: Pool) -> None:
     pool.play(state="restored").well()
     assert pool.node.snapshot() == before
     assert pool.play(state="restored").well().changed == 0
-
-
-def test_bad_input_is_a_clear_error_and_changes_nothing(pool: Pool) -> None:
-    before, wrong = pool.node.snapshot(), {"state": "gone", "mode": "dream", "backend": "old", "grace": "long"}
-    failed = pool.play(**wrong)
-    assert failed.failed
-    for variable, value in wrong.items():
-        assert re.search(rf"cilium_migration_{variable} must be .*'{value}'", failed.output), failed.output
-    assert pool.node.snapshot() == before

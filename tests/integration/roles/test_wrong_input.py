@@ -40,7 +40,10 @@ WRONG: dict[str, list[Wrong]] = {
         *(("remedi", "loose"), ("enis", [PRIMARY, {**SECOND, "name": "eth9"}]), ("primary_interface", "eth9")),
         *(("mark", "{{ nothing_of_this_name }}"), ("protocol", "bird")),
     ],
-    "aks_dual_stack": [("interface", "eth9"), ("path", "/nowhere/at/all.nft")],
+    "aks_dual_stack": [
+        *(("interface", "eth9"), ("path", "/nowhere/at/all.nft")),
+        ("rehearse_packets", [{"destination": "nowhere"}]),
+    ],
     "symmetric_routing": [
         *(("uplinks", [{"name": "eth1"}]), ("uplinks", [{"name": "eth9", "gateway": "192.0.2.1"}])),
         ("uplinks", [{**UPLINKS[0], "metric": 5}]),
@@ -69,8 +72,8 @@ def played(inventory: Path, folder: Path, role: str, arguments: Sequence[str]) -
     keep = {"content": "{{ told | to_json }}", "dest": str(folder / "told.json")}
     last = {"ansible.builtin.copy": keep, "delegate_to": "localhost", "check_mode": False}
     play = playbook.write(folder / "play.json", [*tasks, last])
-    done = playbook.play(inventory, play, *arguments)
-    assert not done.failed, done.output[-3000:]
+    result = playbook.play(inventory, play, *arguments)
+    assert not result.failed, result.output[-3000:]
     said: list[str] = json.loads((folder / "told.json").read_text())
     return said
 
