@@ -243,7 +243,8 @@ def test_an_active_service_does_not_flush_when_the_package_changes(node: Systemd
     assert not node.exists(HOLD)
 
 
-@pytest.mark.parametrize("suite", sampled(RESTARTING, lambda suite: suite == "bookworm"))
+@pytest.mark.thorough
+@pytest.mark.parametrize("suite", RESTARTING)
 def test_the_same_upgrade_by_hand_flushes(node: SystemdNode, suite: str, tmp_path: Path) -> None:
     """If Debian's scripts did not restart the service, the test above would prove nothing."""
     run(node)
