@@ -164,6 +164,17 @@ class LiveReversePath:
         record = reverse_path.record_from(record_file.text if isinstance(record_file, files.Content) else "")
         links = self._backend.links()
         lines = self._applied(links, record)
+        settings = self._read(links, record, lines)
+        at_boot = boot_record(lines, self._configuration, self._ours, settings)
+        needed = (entry for entry in at_boot if entry.holder != self._holder or self._matters(entry))
+        is_moving = bool(self._file and self._file.plan(self._file.observe()).steps)
+        return ObservedReversePath(settings._replace(record=(*record, *needed)), file, record, is_moving)
+
+    def _read(self, links: t.Mapping[str, int], record: Record, lines: t.Iterable[Line]) -> Settings:
+        """Read the settings of all, of default, and of the links that the record, the lines or the desired state name.
+
+        A link that disappears before its setting is read is left out. Raises Failure.
+        """
         recorded = {entry.ifindex for entry in record}
         concerned = (link for link, index in links.items() if index in recorded or self._concerns(link))
         names = {ALL, DEFAULT, *(line.name for line in lines), *concerned}
@@ -171,12 +182,8 @@ class LiveReversePath:
         values = {name: value for name, value in read.items() if value is not None}
         if ALL not in values or DEFAULT not in values:
             raise Failure(f"{dotted(ALL, self._setting)} cannot be read; is /proc mounted?")
-        links = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
-        settings = Settings(links, values, record, self._setting)
-        written = boot_record(lines, self._configuration, self._ours, settings)
-        matters = (entry for entry in written if entry.holder != self._holder or self._matters(entry))
-        is_moving = bool(self._file and self._file.plan(self._file.observe()).steps)
-        return ObservedReversePath(settings._replace(record=(*record, *matters)), file, record, is_moving)
+        present = {link: ifindex for link, ifindex in links.items() if link in values or link not in names}
+        return Settings(present, values, record, self._setting)
 
     def _applied(self, links: t.Mapping[str, int], record: Record) -> list[Line]:
         """Return the lines of the collection's files whose settings are not in the record."""

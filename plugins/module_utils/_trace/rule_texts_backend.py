@@ -39,9 +39,10 @@ _HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
 
 
 class RuleTexts:
-    """texts: what was loaded, by program. run: starts nft for tables that no program of iptables loaded.
+    """Finds the text of a rule of a twin by the handle that the kernel's trace has.
 
-    bypassed: of a twin.
+    texts: what the programs of iptables loaded into the twin, by program. run: starts nft, which lists all other tables.
+    bypassed: chains of the node in which the twin has a rule of its own, and the handle of that rule.
     """
 
     def __init__(self, texts: t.Mapping[str, str], run: process.Runner, bypassed: t.Mapping[Place, int]) -> None:

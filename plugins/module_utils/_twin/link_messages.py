@@ -59,7 +59,7 @@ class NewLink(t.NamedTuple):
 
 
 def create_link(link: NewLink, world: int, number: int, group: int) -> bytes:
-    """Return the message that creates a link.
+    """Create a bridge, or a veth pair whose other end is in a world. Its settings are those of the link on the node.
 
     world: descriptor of the network namespace of the other end. number: of the message. group: of the other end.
     """
@@ -75,14 +75,22 @@ def create_link(link: NewLink, world: int, number: int, group: int) -> bytes:
         data = {kind: struct.pack(_SIZES[kind], value) for kind, value in link.settings.items()}
         info[INFO_DATA] = pack({FORWARD_DELAY: struct.pack("=I", 0), **data})
     else:
-        name = {IFLA_IFNAME: f"w{link.number}".encode() + b"\0", IFLA_NET_NS_FD: struct.pack("=I", world)}
-        name[IFLA_GROUP] = struct.pack("=I", group)
-        if link.far_mtu:
-            name[IFLA_MTU] = struct.pack("=I", link.far_mtu)
-        info[INFO_DATA] = pack({VETH_INFO_PEER: IFINFO.pack(0, 0, link.number, 0, 0) + pack(name)})
+        info[INFO_DATA] = pack({VETH_INFO_PEER: _other_end(link, world, group)})
     flags = IFF_UP * link.is_up | IFF_NOARP * (not link.has_arp)
     body = IFINFO.pack(0, 0, link.number, flags, flags) + pack({**attributes, IFLA_LINKINFO: pack(info)})
     return message(NEWLINK, CREATE | EXCL, body, number)
+
+
+def _other_end(link: NewLink, world: int, group: int) -> bytes:
+    """Describe the other end of a veth pair: w and the link's number is its name, and the number its index, too."""
+    attributes = {
+        IFLA_IFNAME: f"w{link.number}".encode() + b"\0",
+        IFLA_NET_NS_FD: struct.pack("=I", world),
+        IFLA_GROUP: struct.pack("=I", group),
+    }
+    if link.far_mtu:
+        attributes[IFLA_MTU] = struct.pack("=I", link.far_mtu)
+    return IFINFO.pack(0, 0, link.number, 0, 0) + pack(attributes)
 
 
 def set_link_up(index: int, number: int) -> bytes:
