@@ -404,7 +404,7 @@ RIGHT = [
 WRONG = RIGHT[0].replace("02:77:00:00:00:09", "02:77:00:00:00:08")
 
 
-def test_what_is_right_stays_also_where_azure_vnet_was(node: NamespaceNode, steps: Steps) -> None:
+def test_an_operators_rules_stay_also_where_azure_vnet_was(node: NamespaceNode, steps: Steps) -> None:
     """An operator's rule that answers for a neighbour, and one that answers for an address that VRRP moves."""
     node.ip(
         [
@@ -435,7 +435,7 @@ def test_where_azure_vnet_never_was_no_rule_is_judged(lab: Lab) -> None:
     assert len(result["removed"]) == 2 and "warnings" not in result
 
 
-def test_what_is_in_doubt_goes_when_its_address_is_named(node: NamespaceNode, steps: Steps) -> None:
+def test_a_doubtful_rule_goes_when_its_address_is_named(node: NamespaceNode, steps: Steps) -> None:
     node.remove(STATE)
     node.ip([f"neighbour flush dev {BRIDGE} nud permanent"])
     assert steps.run(check=True)["removed"] == []
@@ -453,7 +453,7 @@ mount --bind /proc/self/ns/uts /run/netns/uts
 """
 
 
-def test_what_is_no_network_namespace_makes_nothing_doubtful(node: NamespaceNode, steps: Steps) -> None:
+def test_a_file_that_is_no_network_namespace_makes_no_rule_doubtful(node: NamespaceNode, steps: Steps) -> None:
     """A killed ``ip netns add`` leaves a plain file."""
     node.run(["sh", "-ec", NO_NAMESPACES])
     try:
@@ -529,7 +529,7 @@ def test_a_neighbour_that_failed_is_no_reason_for_a_run(node: NamespaceNode, ste
         assert (again["changed"], again["neighbors"]) == (False, [])
 
 
-def test_what_differs_after_a_restoration_is_said(node: NamespaceNode, steps: Steps) -> None:
+def test_a_difference_after_a_restoration_is_told(node: NamespaceNode, steps: Steps) -> None:
     end_living(node)
     removed = steps.run()["removed"]
     azure_vnet.ebtables(node, [FOREIGN[0].replace("10.99.0.1", "10.99.0.2"), GONE[1].rules[0]])
@@ -690,7 +690,7 @@ def test_a_backup_that_is_no_file_is_refused(node: NamespaceNode, steps: Steps) 
 
 
 @pytest.mark.parametrize("path", [STATE, CONFLIST])
-def test_what_would_bring_rules_back_is_not_left_as_it_is_a_link(node: NamespaceNode, steps: Steps, path: str) -> None:
+def test_a_configuration_of_azure_vnet_that_is_a_link_is_refused(node: NamespaceNode, steps: Steps, path: str) -> None:
     node.run(["sh", "-ec", f"mv {path} /etc/elsewhere && ln -s /etc/elsewhere {path}"])
     assert path in [one["path"] for one in steps.run(check=True)["kept_files"]], "while a pod of azure-vnet lives"
     end_living(node)

@@ -139,7 +139,7 @@ def modules(machine: Machine) -> set[str]:
     return {line.split()[0] for line in machine.read("/proc/modules").splitlines()}
 
 
-def test_what_is_not_loaded_stays_so_and_a_table_without_rules_is_not_looked_at(node: VmNode) -> None:
+def test_no_module_is_loaded_and_a_table_without_rules_is_not_listed(node: VmNode) -> None:
     node.run(["modprobe", "ebtable_nat"])
     before = modules(node)
     assert "ebtable_nat" in before and not before & {"ebtable_filter", "ebtable_broute", "nf_tables"}

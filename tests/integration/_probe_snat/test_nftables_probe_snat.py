@@ -200,7 +200,7 @@ def test_agentbakers_table_is_loaded_as_its_unit_loads_it_where_it_is_missing(no
     assert node.snapshot() == before
 
 
-def test_what_we_placed_goes_where_agentbakers_unit_has_come(node: NamespaceNode) -> None:
+def test_our_unit_and_file_go_where_agentbakers_unit_has_come(node: NamespaceNode) -> None:
     run(node)
     bring_agentbaker(node)
     four_steps(node)

@@ -250,7 +250,7 @@ def test_a_gateway_without_its_link_is_looked_for_at_each_run_and_boot(node: Nam
 # The owner of the file
 
 
-def test_what_our_unit_loads_is_ours_whatever_stands_in_it(node: NamespaceNode) -> None:
+def test_the_file_that_our_unit_loads_is_ours_whatever_its_text(node: NamespaceNode) -> None:
     run(node, rules=RULES[:2], routes=ROUTES[:2])
     good = node.snapshot()
     node.write(PATH, node.read(PATH).partition("\n")[2])

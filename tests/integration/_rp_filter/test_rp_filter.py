@@ -289,7 +289,7 @@ def test_a_link_that_came_later_is_written_unless_udev_has_set_it_up(node: Names
     assert node.snapshot() == clean
 
 
-def test_what_is_not_there_is_warned_of_and_written_for_the_boot(node: NamespaceNode) -> None:
+def test_a_link_that_is_not_there_is_warned_of_and_written_for_the_boot(node: NamespaceNode) -> None:
     found = warnings(loose(node, "eth9", "eni*", "et*"))
     assert [warning.partition(",")[0] for warning in found] == ["There is no link eth9", "No link matches eni*"]
     assert all(f"{PATH} sets it when it appears" in warning for warning in found)

@@ -35,7 +35,7 @@ def loaded(load: str, text: str, show: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_what_was_read_loads_as_the_output_itself(name: str) -> None:
+def test_a_listing_that_was_read_loads_as_the_listing_itself(name: str) -> None:
     load, given, read, show = TEXTS[name]
     expected = loaded(load, given, show)
     assert loaded(load, read, show) == expected and len(expected) > 5

@@ -163,7 +163,7 @@ def test_settings_of_the_machine_keep_their_values() -> None:
 
 
 @pytest.mark.parametrize("path", ["/proc/sys/kernel/panic", "/proc/sys/net/netfilter/nf_hooks_lwtunnel", "/proc/sysrq-trigger"])
-def test_what_is_of_the_machine_is_read_only(path: str) -> None:
+def test_settings_of_the_whole_machine_are_read_only(path: str) -> None:
     def refused() -> bool:
         try:
             with open(path, "w"):

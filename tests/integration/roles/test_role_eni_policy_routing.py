@@ -305,7 +305,7 @@ def test_the_marks_rule_that_a_run_adds_comes_before_the_cnis_rules_for_pods(aws
     assert not [warning for warning in warnings(aws.module(**AWS).run(check=True)) if "comes after" in warning]
 
 
-def test_what_is_not_listed_is_left_as_it_is(aws: Site) -> None:
+def test_a_part_that_manage_does_not_list_is_left_as_it_is(aws: Site) -> None:
     clean = aws.node.snapshot()
     aws.module(**AWS).run()
     whole = aws.node.snapshot()

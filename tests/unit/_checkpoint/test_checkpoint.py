@@ -136,7 +136,7 @@ def test_where_nothing_is_armed_the_module_runs_once_as_it_was_called(result: Re
     assert (host.runs, host.commands, host.resets) == ([host._task.args], [], 0)
 
 
-def test_what_is_armed_is_confirmed_over_a_new_connection_and_the_module_run_again() -> None:
+def test_an_armed_change_is_confirmed_over_a_new_connection_and_the_module_run_again() -> None:
     host = Host(
         [
             armed(interfaces={"eth0": 1}, warnings=["wet", "cold"]),
@@ -175,7 +175,7 @@ def test_an_answer_that_was_lost_is_not_a_failure() -> None:
         ([], "rp_filter: the controller could not connect to the node again within 30 s"),
     ],
 )
-def test_what_is_not_confirmed_fails_the_task_in_one_sentence(answers: list[t.Any], sentence: str) -> None:
+def test_a_change_that_is_not_confirmed_fails_the_task_in_one_sentence(answers: list[t.Any], sentence: str) -> None:
     host = Host([armed()], answers, checkpoint=30)
     result = host.execute()
     assert result["failed"] and result["msg"].startswith(sentence)

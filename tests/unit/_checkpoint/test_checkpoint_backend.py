@@ -93,7 +93,7 @@ def test_a_report_that_is_longer_than_its_space_is_cut_and_says_so(count: int) -
     assert report.left == ("changed",)
 
 
-def test_what_is_held_goes_with_the_end(folder: Path, tmp_path: Path) -> None:
+def test_the_reserve_and_the_lock_of_a_checkpoint_go_at_its_end(folder: Path, tmp_path: Path) -> None:
     reserve = list((folder / "reserve").iterdir())
     assert sorted(path.stat().st_size for path in reserve) == [10, 5000]
     assert (tmp_path / "lock").stat().st_nlink == 2

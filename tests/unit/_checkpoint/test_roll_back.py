@@ -56,7 +56,7 @@ def test_a_clock_that_jumps_changes_the_age_of_no_checkpoint(
         assert 0 <= json.loads(capsys.readouterr().out)["age"] < 60
 
 
-def test_what_is_not_back_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_step_whose_undo_had_no_effect_is_named_and_not_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(files.Files, "perform", lambda self, operation: None)
     told = replay(monkeypatch, files.Put(f"{tmp_path}/one", files.Target("x")), files.Remove(f"{tmp_path}/two"))
     assert (told.steps, told.failed) == (1, (f"step 0: {tmp_path}/one is not there",))

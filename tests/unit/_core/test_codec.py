@@ -107,7 +107,7 @@ def test_what_the_roll_back_does_not_know_is_not_written(value: t.Any) -> None:
         codec.encode(files.Put("/etc/x", value), journals.KNOWN)
 
 
-def test_what_is_not_in_the_vocabulary_is_named() -> None:
+def test_a_type_that_is_not_in_the_vocabulary_is_named() -> None:
     with pytest.raises(codec.Unreadable, match="^_platform.library.Load is not in the vocabulary$"):
         # Put takes no operation: the codec has to refuse what the type forbids.
         codec.encode(files.Put("/etc/x", library.Load("x")), journals.KNOWN)  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def test_classes_are_named_alike_wherever_they_were_loaded() -> None:
         "{}",
     ],
 )
-def test_what_no_version_has_written_is_not_read(line: str) -> None:
+def test_a_line_that_no_version_has_written_is_not_read(line: str) -> None:
     with pytest.raises(codec.Unreadable):
         codec.decode(line, journals.KNOWN)
 

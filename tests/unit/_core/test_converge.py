@@ -171,7 +171,7 @@ def test_a_result_that_does_not_read_back_is_a_failure_and_undone(index: int, pu
 
 
 @pytest.mark.parametrize(("stuck", "failing"), list(itertools.combinations(range(4), 2)), ids=str)
-def test_what_cannot_be_undone_is_said_and_the_rest_is_undone(stuck: int, failing: int) -> None:
+def test_a_step_that_cannot_be_undone_is_told_and_the_rest_is_undone(stuck: int, failing: int) -> None:
     shelves = two_shelves()
     shelves[EVERY_STEP[failing][0]].says_no.add(EVERY_STEP[failing][1])
     stuck_key = EVERY_STEP[stuck][1].key
@@ -284,7 +284,7 @@ def test_a_run_that_rolls_back_itself_leaves_nothing_armed(how: str) -> None:
     assert (checkpoint.state, shelves[0].values) == ("disarmed", {"a": "old", "b": "old"})
 
 
-def test_what_cannot_be_undone_waits_as_well() -> None:
+def test_a_step_without_undo_waits_as_well() -> None:
     """Such as the removal of a library, which the roll-back may need."""
     shelves = [Shelf("first", {"a": "1"}), Shelf("second", {"b": "2"})]
     plan = shelves[1].plan

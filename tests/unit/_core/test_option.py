@@ -31,7 +31,7 @@ OPTIONS = {
         ({"hops": '[{"dev": "eth0"}]', "identity": {}}, {"hops": [{"dev": "eth0", "weight": 1}], "identity": {"name": None}}),
     ],
 )
-def test_what_is_left_out_has_its_default_at_each_depth(options: dict[str, Any], values: dict[str, Any]) -> None:
+def test_an_option_that_is_left_out_has_its_default_at_each_depth(options: dict[str, Any], values: dict[str, Any]) -> None:
     assert values.items() <= option.of_module(OPTIONS, options).items()
 
 

@@ -255,7 +255,7 @@ def test_an_eni_link_that_comes_or_goes_is_asked_for_when_it_has_settled() -> No
         assert changed.after_query(eni_links, 201.0, is_answered=True, is_complete=True).due is None
 
 
-def test_what_came_and_has_gone_again_is_not_asked_for() -> None:
+def test_a_link_that_came_and_has_gone_again_is_not_asked_for() -> None:
     assert SETTLED.with_links(BOTH, 200.0).with_links(ONE, 200.1).due is None
 
 

@@ -293,7 +293,7 @@ def test_a_prefix_has_one_form_and_is_bytes_and_a_length(given: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "x", "10.0.0.0/255.0.255.0", "10.0.0.0/33", "10.0.0.0/ffff::"])
-def test_what_is_no_prefix_stays_as_it_is(given: str) -> None:
+def test_a_word_that_is_no_prefix_stays_as_it_is(given: str) -> None:
     assert ebtables.normal_prefix(given) == given
 
 

@@ -67,7 +67,7 @@ Place = t.Callable[[Path], None]
 
 
 @odd
-def test_what_is_no_file_is_not_read_and_named(tmp_path: Path, place: Place, reason: str) -> None:
+def test_a_path_that_is_no_regular_file_is_not_read_and_named(tmp_path: Path, place: Place, reason: str) -> None:
     place(tmp_path / "x")
     with pytest.raises(files.NotRegular, match=reason):
         files.text(str(tmp_path / "x"))
@@ -98,7 +98,7 @@ def test_a_file_that_turns_into_a_fifo_while_it_is_looked_at_is_not_waited_for(
 
 
 @pytest.mark.parametrize(("place", "kind"), [(place_fifo, "FIFO"), (place_socket, "device or the like"), (Path.mkdir, "folder")])
-def test_what_is_in_the_place_of_a_file_of_ours_is_told(tmp_path: Path, place: Place, kind: str) -> None:
+def test_another_kind_of_object_in_the_place_of_a_file_of_ours_is_told(tmp_path: Path, place: Place, kind: str) -> None:
     place(tmp_path / "x")
     assert files.Files().read(str(tmp_path / "x")) == files.Other(kind)
 
@@ -199,7 +199,7 @@ def test_the_operator_hears_of_what_keeps_systemd_sysctl_waiting(
 
 
 @pytest.mark.parametrize("desired", [files.Content("text", 0o640), files.Target("elsewhere")], ids=["file", "link"])
-def test_what_is_in_place_is_not_written_again(tmp_path: Path, desired: files.Content | files.Target) -> None:
+def test_a_file_that_is_in_place_is_not_written_again(tmp_path: Path, desired: files.Content | files.Target) -> None:
     """The undo of a step that was not performed, such as a removal from a read-only folder, writes nothing."""
     path = tmp_path / "file"
     put = files.Put(str(path), desired)

@@ -143,7 +143,7 @@ def test_an_empty_file_is_foreign(tmp_path: Path) -> None:
     assert not hold(path, None) and path.exists()
 
 
-def test_what_is_claimed_by_other_evidence_is_ours_whatever_is_in_it(tmp_path: Path) -> None:
+def test_a_claimed_file_is_ours_whatever_its_text(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("anything")
     claimed = [ManagedFiles(Files(), [entry(str(path), "text\n")], claimed=[str(path)])]
@@ -191,7 +191,7 @@ def test_a_gap_two_folders_deep_is_an_error_for_present_alone(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "below a file", "pipe"])
-def test_what_is_no_file_of_ours_is_refused_and_left_by_absent(tmp_path: Path, kind: str) -> None:
+def test_a_foreign_object_at_the_path_is_refused_and_left_by_absent(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
     if kind == "folder":
         path.mkdir()
@@ -225,7 +225,7 @@ def test_a_text_that_is_not_accepted_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("desired", ["text\n", None])
-def test_what_a_killed_run_left_is_cleared(tmp_path: Path, desired: str | None) -> None:
+def test_temporary_files_and_folders_of_a_killed_run_are_cleared(tmp_path: Path, desired: str | None) -> None:
     path = tmp_path / "kubenode" / "file"
     hold(path, "text\n")
     (path.parent / f".file{MARKER}").write_text("half")

@@ -35,7 +35,7 @@ ODD = ['"1", "eth1", "10.0.0.1"', 'true, "eth1", "10.0.0.1"', '1, 2, "10.0.0.1"'
 @pytest.mark.parametrize(
     "text", ["{", "[1]", '[[1, "eth1"]]', "7", "null", '{"a": 1}', "[" * 100_000, *(f"[[{odd}]]" for odd in ODD)]
 )
-def test_what_is_no_record_makes_nothing_ours(text: str) -> None:
+def test_a_text_that_is_no_record_makes_no_address_ours(text: str) -> None:
     assert not link_address.record_from(text)
 
 
@@ -59,5 +59,5 @@ def test_units_are_named_as_systemd_escapes(link: str, escaped: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "10.0.0.1/32 dev eth1", "10.0.0/8 dev eth1 noprefixroute", "-h"])
-def test_what_is_written_by_hand_is_not_ours(words: str) -> None:
+def test_a_unit_that_was_written_by_hand_is_not_ours(words: str) -> None:
     assert link_address.from_words(words) is None

@@ -63,7 +63,7 @@ def test_names_of_services_and_targets_are_taken(name: str) -> None:
         *("@a.service", "a/b.service", "a;b.service", f"{'a' * 248}.service"),
     ],
 )
-def test_what_is_no_name_of_a_service_or_target_is_refused(name: str) -> None:
+def test_a_word_that_is_no_service_or_target_is_refused(name: str) -> None:
     with pytest.raises(Invalid, match=r"^before\[1\] must be the name of a systemd unit that ends with .service or .target"):
         others(["my.service", name])
 

@@ -131,14 +131,14 @@ LEAVES: dict[str, tuple[Dependencies, bytes]] = {
 
 
 @pytest.mark.parametrize(("interest", "data", "clause"), MATTERS.values(), ids=MATTERS.keys())
-def test_what_matters_is_told_and_by_whom(interest: Dependencies, data: bytes, clause: str) -> None:
+def test_an_event_that_concerns_the_set_is_told_with_its_sender(interest: Dependencies, data: bytes, clause: str) -> None:
     concern = EventFilter(75, interest).concern(data)
     assert concern and concern.clause == clause
     assert concern.port == (0 if data[4] in (NEWLINK, NEWADDR) else 812)
 
 
 @pytest.mark.parametrize(("interest", "data"), LEAVES.values(), ids=LEAVES.keys())
-def test_what_leaves_the_set_as_it_is_is_not_looked_at(interest: Dependencies, data: bytes) -> None:
+def test_an_event_that_leaves_the_set_as_it_is_is_ignored(interest: Dependencies, data: bytes) -> None:
     assert EventFilter(75, interest).concern(data) is None
 
 
@@ -191,7 +191,7 @@ def test_a_few_restorations_come_at_once_and_the_pauses_of_more_double() -> None
     assert after(range(5000)).pause == LONGEST
 
 
-def test_what_goes_with_a_link_never_waits_long_for_it() -> None:
+def test_a_route_that_went_with_its_link_never_waits_long_for_it() -> None:
     backoff = Backoff(longest=FIRST)
     for moment in range(50):
         backoff = backoff.restored(3.0 * moment)
@@ -272,7 +272,7 @@ def test_a_table_that_is_not_empty_gets_its_rules() -> None:
     assert waits(desired(RULES, ROUTES), desired([], [BLACKHOLE])) == [NO_LINK, NO_LINK]
 
 
-def test_what_is_there_is_kept_whatever_it_would_need() -> None:
+def test_a_present_rule_or_route_waits_for_nothing() -> None:
     assert waits(desired(RULES, ROUTES), desired(RULES, ROUTES), protocol=OURS) == []
     assert waits(desired(RULES, ROUTES), desired(RULES, None), protocol=OURS) == [NO_LINK, NO_LINK]
 
@@ -302,7 +302,7 @@ def test_an_ipv6_source_must_be_an_address_of_the_node_and_a_link_local_one_of_t
     assert waits(desired(None, [sourced]), desired(None, [{**local, "dev": "eth1"}]), UP) == []
 
 
-def test_what_anothers_object_keeps_out_waits_for_it_to_go() -> None:
+def test_a_rule_or_route_whose_place_a_foreign_one_has_waits_for_it_to_go() -> None:
     rule_, route_ = {**RULES[0], "table": 1009}, {**ROUTES[1], "dev": "eth0"}
     assert waits(desired(RULES[:1]), desired([rule_])) == [
         "ip rule 701: from 10.0.1.5 lookup 1009 is there and belongs to protocol kernel"

@@ -52,7 +52,7 @@ def test_removed_and_merged_the_chain_is_what_it_was(texts: list[str], doomed: s
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdXYZ")), st.lists(st.sampled_from("abcdef")))
-def test_what_is_there_stays_in_its_order(texts: list[str], now: list[str]) -> None:
+def test_the_present_rules_stay_in_their_order(texts: list[str], now: list[str]) -> None:
     removed = taken(texts, {number for number, text in enumerate(texts) if text in "XYZ"})
     merge = chain.merge([ListedRule(text) for text in now], removed)
     stayed = [rule.text for position, rule in enumerate(merge.rules) if position not in merge.added]

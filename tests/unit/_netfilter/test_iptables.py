@@ -26,7 +26,7 @@ def test_scripts_remove_by_text_and_restore_by_position() -> None:
     assert iptables.restoration_script(taken(), iptables.chains(SAVED)) == ""
 
 
-def test_what_is_gone_is_not_removed_and_a_chain_with_other_rules_stays() -> None:
+def test_a_rule_that_is_gone_is_not_removed_and_a_chain_with_other_rules_stays() -> None:
     now = iptables.chains("*nat\n:POSTROUTING ACCEPT [0:0]\n:SWIFT - [0:0]\n-A POSTROUTING -j SWIFT\n-A SWIFT -j RETURN\n")
     assert iptables.removal_script(taken(), now).splitlines() == ["*nat", "-D POSTROUTING -j SWIFT", "COMMIT"]
     assert iptables.removal_script(taken(), {"POSTROUTING": ()}) == ""

@@ -69,7 +69,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("listing", UNREADABLE.values(), ids=UNREADABLE.keys())
-def test_what_cannot_be_read_is_an_error_and_no_difference(listing: str) -> None:
+def test_a_listing_that_cannot_be_parsed_is_an_error_and_no_difference(listing: str) -> None:
     unparsed = r"cannot parse what .* lists for table ip6 mine: .* found .*or install nftables again"
     with pytest.raises(Failure, match=rf"{unparsed}|table ip6 mine.*no error message"):
         read(Completed(0, listing, ""))
@@ -101,7 +101,7 @@ def test_a_table_goes_although_nft_cannot_read_it(monkeypatch: pytest.MonkeyPatc
     assert not converge([live], {Plane.IMMEDIATE}).changed and not warnings
 
 
-def test_what_cannot_be_told_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_cannot_be_asked_for_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without root, the kernel does not say whether there is a table."""
     for answer, expected in ((0, True), (errno.ENOENT, False)):
         monkeypatch.setattr(nfnetlink, "_ask", lambda messages, code=answer: code)

@@ -93,7 +93,7 @@ def test_a_library_that_is_packed_with_the_program_comes_before_others(
 
 
 @pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_what_others_could_have_written_is_not_found(folder: Path, mode: int) -> None:
+def test_a_library_that_others_could_have_written_is_not_found(folder: Path, mode: int) -> None:
     carry(folder, "1.9").chmod(mode)
     assert not library.is_there(NAME)
 
@@ -105,7 +105,7 @@ def test_a_link_is_not_found(folder: Path, tmp_path: Path) -> None:
     assert not library.is_there(NAME)
 
 
-def test_what_is_missing_is_asked_for_and_check_mode_does_not_ask() -> None:
+def test_a_missing_library_is_asked_for_and_check_mode_does_not_ask() -> None:
     carrying = CarriedLibrary(NAME, True, lambda: False, Plane.PERMANENT)
     outcome = converge([carrying], {Plane.PERMANENT}, check=True)
     assert outcome.changed and outcome.diff() == []  # the run finds the library on the node already, and its diff is the same
@@ -124,7 +124,7 @@ def test_it_goes_with_the_last_that_needs_it_and_so_do_its_folders(folder: Path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_else_is_in_its_folders_stays(folder: Path, tmp_path: Path) -> None:
+def test_other_folders_beside_the_library_stay(folder: Path, tmp_path: Path) -> None:
     carry(folder, "1.9")
     (folder.parent / "backup").mkdir()
     hold(False)

@@ -23,7 +23,7 @@ def shell(script: str, stdin: str | None = None) -> Completed:
     return process.run(["sh", "-c", script], stdin)
 
 
-def test_what_is_printed_and_how_it_ended() -> None:
+def test_a_child_process_has_its_status_and_both_outputs() -> None:
     assert shell("echo out; echo error >&2; exit 3") == Completed(3, "out\n", "error\n")
 
 

@@ -38,7 +38,7 @@ def order(*modules: dict[str, t.Any], undo: bool = False) -> list[str]:
         ([{"rp_filter": {"checkpoint": 5}}], "modules[0].rp_filter.checkpoint", "left out: set the profile's checkpoint"),
     ],
 )
-def test_what_is_no_list_of_modules_is_an_error_that_names_the_entry(given: list[t.Any], option: str, message: str) -> None:
+def test_an_entry_that_is_no_module_is_an_error_that_names_it(given: list[t.Any], option: str, message: str) -> None:
     with pytest.raises(Invalid) as error:
         composition.steps(given)
     assert error.value.option == option and message in str(error.value)
@@ -60,7 +60,7 @@ def test_a_filter_is_loosened_before_and_tightened_after_whatever_order_is_given
     assert order(*strictly, undo=True) == ["rp_filter", "nftables_connmark", "policy_routes"]
 
 
-def test_what_is_undone_comes_last_in_reverse_order() -> None:
+def test_modules_with_state_absent_come_last_in_reverse_order() -> None:
     given = [{"rp_filter": GONE}, {"link_addresses": GONE}, ROUTES, {"network_daemons": {}}]
     assert order(*given) == ["network_daemons", "policy_routes", "link_addresses", "rp_filter"]
 
@@ -73,6 +73,6 @@ def test_undoing_ignores_each_state() -> None:
     ]
 
 
-def test_what_cannot_be_undone_is_refused() -> None:
+def test_a_module_without_a_way_back_is_refused_in_absent() -> None:
     with pytest.raises(Invalid, match="left out if state is absent"):
         composition.undoing(composition.steps([{"azure_vnet_bridge": {}}]))

@@ -73,7 +73,7 @@ def test_the_documentation_has_each_key() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"state": "fine"}, {"kernel": 6}, {"proof": "yes"}, {"audit": {"before": None}}])
-def test_what_is_wrong_does_not_fit(wrong: dict[str, t.Any]) -> None:
+def test_a_report_with_a_wrong_field_does_not_fit_the_schema(wrong: dict[str, t.Any]) -> None:
     written = data()
     written["nodes"]["node1"].update(wrong)
     assert [*errors(written, SCHEMA)]

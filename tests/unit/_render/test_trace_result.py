@@ -35,7 +35,7 @@ def test_each_translation_is_a_change_of_the_step_that_made_it() -> None:
     assert [step.changes for step in steps] == [(), (), (destination,), (), (source,), ()]
 
 
-def test_what_no_rule_translated_is_a_change_of_the_departure() -> None:
+def test_a_translation_by_no_rule_is_a_change_of_the_departure() -> None:
     *_steps, out = trace_result.read(arrived(rule(), ROUTE)).way.steps
     assert [change.end for change in out.changes] == ["source", "destination"]
 

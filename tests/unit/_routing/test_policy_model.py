@@ -198,7 +198,7 @@ AS_THE_KERNEL_HAS_THEM: list[tuple[Make, dict[str, t.Any], t.Any]] = [
     AS_THE_KERNEL_HAS_THEM,
     ids=[str(item) for _make, _options, item in AS_THE_KERNEL_HAS_THEM],
 )
-def test_what_is_not_given_is_as_the_kernel_has_it(make: Make, options: dict[str, t.Any], item: t.Any) -> None:
+def test_a_field_that_is_not_given_has_the_kernels_default(make: Make, options: dict[str, t.Any], item: t.Any) -> None:
     found = make(**options)
     assert tuple(found) == tuple(item)
 
@@ -414,7 +414,7 @@ def test_a_set_that_cannot_be_is_named(message: str, make: t.Callable[[], object
     assert str(error.value) == message
 
 
-def test_what_is_said_twice_is_desired_once() -> None:
+def test_a_rule_that_is_listed_twice_is_desired_once() -> None:
     assert len(of(rules=[{"priority": 7, "table": "main"}, {"priority": 7, "table": 254}]).rules or ()) == 1
 
 

@@ -400,7 +400,7 @@ def every_change() -> list[Change]:
 
 @pytest.mark.parametrize("failing", every_change(), ids=lambda change: f"{change.verb} {change.item}")
 @pytest.mark.parametrize("how", ["refused", "interrupted"])
-def test_what_was_done_before_a_failure_is_undone(failing: Change, how: str) -> None:
+def test_messages_that_were_sent_before_a_failure_are_undone(failing: Change, how: str) -> None:
     kernel = node((rule(priority=9), OURS), (route(to="10.9.0.0/16"), OURS))
     before = (set(kernel.held_rules), set(kernel.held_routes))
     if how == "refused":

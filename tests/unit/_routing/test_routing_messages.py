@@ -95,7 +95,7 @@ RULES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
 
 
 @pytest.mark.parametrize(("attributes", "header", "expected"), RULES.values(), ids=RULES.keys())
-def test_what_is_said_of_a_rule_is_one_field(attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]) -> None:
+def test_an_attribute_of_a_rule_is_one_field(attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]) -> None:
     assert read_rule(attributes, **header) == PLAIN._replace(**expected)
 
 
@@ -244,7 +244,7 @@ ROUTES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
 
 
 @pytest.mark.parametrize(("attributes", "header", "expected"), ROUTES.values(), ids=ROUTES.keys())
-def test_what_is_said_of_a_route_is_one_field(attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]) -> None:
+def test_an_attribute_of_a_route_is_one_field(attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]) -> None:
     assert read_route(attributes, **header) == WAY._replace(**expected)
 
 

@@ -189,7 +189,7 @@ def test_ours_stands_behind_a_foreign_rule_that_does_the_work_of_one_before_it()
     assert not hold(kernel, WIDE, NARROW)[0].changed
 
 
-def test_what_cannot_come_before_a_foreign_rule_is_refused_where_a_packet_would_tell() -> None:
+def test_a_rule_that_cannot_come_before_a_foreign_one_is_refused_where_a_packet_would_tell() -> None:
     kernel = node(foreign=[WIDE])
     with pytest.raises(Refusal, match=r"rules\[0\] cannot be placed before rules\[1\], as listed: it is .* protocol openr;"):
         hold(kernel, NARROW, WIDE)
@@ -199,7 +199,7 @@ def test_what_cannot_come_before_a_foreign_rule_is_refused_where_a_packet_would_
     assert ours(kernel) == [harmless]
 
 
-def test_what_would_have_to_step_behind_a_foreign_rule_is_refused_before_anything_is_sent() -> None:
+def test_a_rule_that_would_step_behind_a_foreign_one_is_refused_before_anything_is_sent() -> None:
     """The kernel would delete the collection's first rule instead of the second, which has fewer selectors."""
     marked = rule(from_="10.0.0.0/8", fwmark=1)
     kernel = node(marked, WIDE, foreign=[NARROW])
@@ -293,7 +293,7 @@ def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
 @pytest.mark.thorough
 @settings(max_examples=50)
 @given(at_few_priorities(), st.data())
-def test_what_is_killed_half_way_is_completed_or_undone(
+def test_a_plan_that_is_killed_half_way_is_completed_or_undone(
     lists: tuple[list[Rule], list[Rule], list[Rule]], data: st.DataObject
 ) -> None:
     current, _foreign, desired = lists
@@ -342,7 +342,7 @@ def test_undoing_leaves_away_what_another_program_has_removed_since() -> None:
     assert ours(kernel) == [WIDE, NARROW] and kernel.verify(step.inverse()) == []
 
 
-def test_what_comes_back_behind_a_foreign_rule_is_said() -> None:
+def test_a_rule_that_comes_back_behind_a_foreign_one_is_told() -> None:
     kernel = FakeNetlink([*MAIN, (WIDE, OURS), (NARROW, THEIRS)])
     outcome, _state = hold(kernel)
     ((_resource, plan),) = outcome.plans

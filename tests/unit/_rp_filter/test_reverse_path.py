@@ -432,7 +432,7 @@ def test_a_foreign_change_is_corrected_by_the_desired_state_and_restored_by_abse
 
 
 @needs_root
-def test_what_is_no_longer_named_is_put_back(machine: Machine) -> None:
+def test_a_link_that_is_no_longer_named_gets_its_value_back(machine: Machine) -> None:
     machine.hold(desired("eth0", "eth1"))
     assert machine.hold(desired("eth1")) == ["eth0"]
     assert machine.kernel.effective() == {"lo": 0, "eth0": 0, "eth1": 2}

@@ -76,7 +76,7 @@ def test_a_listing_on_one_line_is_divided() -> None:
         ("table ip x { flowtable y { flags offload; }; }", "a statement of a flowtable that begins with one of hook"),
     ],
 )
-def test_what_is_not_permitted_is_left_out_and_named(text: str, allowed: str) -> None:
+def test_a_statement_that_is_not_permitted_is_left_out_and_named(text: str, allowed: str) -> None:
     found = nft_listing.read(text)
     assert allowed in found.notes[0] and found.notes[0].startswith("nft: line 1 of the ruleset is not in the twin.")
     assert not FORBIDDEN.search(unquoted(found.text)) and found.notes[0].isprintable()

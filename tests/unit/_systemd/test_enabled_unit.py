@@ -212,7 +212,7 @@ def test_a_table_that_was_loaded_before_outlives_a_run_that_fails(node: Node) ->
     assert node.asked == ["daemon-reload", f"start {TABLE.name}", "daemon-reload", f"stop {TABLE.name}"]
 
 
-def test_what_is_no_operation_on_units_is_refused(node: Node) -> None:
+def test_an_operation_on_other_objects_than_units_is_refused(node: Node) -> None:
     for nonsense in (None, "daemon-reload", ROUTES):
         with pytest.raises(TypeError, match="is no operation on units"):
             node.units.perform(nonsense)  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ STATES = {
 
 
 @pytest.mark.parametrize(("state", "verdict"), STATES.items(), ids=map(str, STATES))
-def test_what_systemd_says_is_judged(state: UnitState, verdict: UnitVerdict) -> None:
+def test_each_state_of_a_unit_has_its_verdict(state: UnitState, verdict: UnitVerdict) -> None:
     assert state.verdict is verdict
 
 

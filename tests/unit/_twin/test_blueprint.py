@@ -312,7 +312,7 @@ def test_a_virtual_server_that_is_none_is_left_out_and_named() -> None:
     assert text == "" and "x;y" in notes[0].sentence
 
 
-def test_what_is_assumed_is_said() -> None:
+def test_each_assumption_is_told() -> None:
     empty = Snapshot.of({"links": [], "routes": None})
     found, told = assumptions.complete(empty, {"net.ipv4.conf.eth0.rp_filter": "1"}, Ends("10.1.0.5", "eth0"))
     assert found.settings.by_link("ipv4") == {"eth0": {"rp_filter": 1}, "all": {"forwarding": 1}}

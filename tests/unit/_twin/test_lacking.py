@@ -29,7 +29,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._twin import lac
         ("cni", "/etc/cni/net.d/10.conf", "", []),
     ],
 )
-def test_what_was_not_read_is_a_fact(subset: str, name: str, fact: str, concerns: list[Concern]) -> None:
+def test_a_part_of_the_snapshot_that_was_not_read_is_a_fact(subset: str, name: str, fact: str, concerns: list[Concern]) -> None:
     found = lacking.by_unread(Unread(subset, name, "It failed."))
     assert (found.fact if found else "") == fact
     if found:
