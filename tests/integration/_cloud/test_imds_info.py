@@ -153,26 +153,6 @@ def test_no_service_at_all_says_what_each_cloud_answered(node: NamespaceNode) ->
     assert all(f"{cloud}: GET" in result["msg"] or f"{cloud}: PUT" in result["msg"] for cloud in ("azure", "aws", "alibaba"))
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_service_in_trouble_is_asked_again(running: Lab, node: NamespaceNode, status: int) -> None:
-    service = serve(running, Azure(), DUAL_STACK)
-    service.start(Behaviour("status", status=status))
-    result = node.module("imds_info", {"cloud": "azure", "retries": 2})
-    service.stop()
-    assert len(service.requests) == 3
-    assert "The service was asked 3 times" in result["msg"]
-
-
-@pytest.mark.parametrize("status", [400, 403])
-def test_a_service_that_forbids_is_asked_once(running: Lab, node: NamespaceNode, status: int) -> None:
-    service = serve(running, Azure(), DUAL_STACK)
-    service.start(Behaviour("status", status=status))
-    result = node.module("imds_info", {"cloud": "azure", "retries": 2})
-    service.stop()
-    assert len(service.requests) == 1
-    assert f"HTTP status {status}" in result["msg"]
-
-
 def test_a_service_that_comes_up_late_is_waited_for(running: Lab, node: NamespaceNode) -> None:
     service = serve(running, Azure(), DUAL_STACK)
     service.start(Behaviour(up_after=1.5))

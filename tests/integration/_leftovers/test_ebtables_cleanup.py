@@ -716,13 +716,3 @@ def test_a_backup_is_not_kept_where_another_user_could_replace_it(node: Namespac
     steps.run()
     node.run(["chmod", "0777", "/var/lib/kubenode"])
     assert steps.run(state="restored")["changed"]
-
-
-def test_a_folder_for_a_backup_that_a_killed_run_did_not_write_goes(node: NamespaceNode, steps: Steps) -> None:
-    before = state(node)
-    node.write(f"{os.path.dirname(BACKUP)}/.kubenode", "")
-    node.write("/var/lib/kubenode/.kubenode", "")
-    node.write("/var/lib/kubenode/.backup.kubenode/.kubenode", "")
-    assert steps.run(state="restored")["changed"]
-    assert state(node) == before
-    assert not steps.run(state="restored")["changed"]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._leftovers import backup_backend
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
@@ -131,21 +130,3 @@ def test_what_another_link_has_now_stays_in_the_backup(node: NamespaceNode) -> N
     assert index != number and state_of(node)["neighbours"] == before["neighbours"]
     expected = {**before["links"]["azSnatbr"], "ifindex": index}
     until("the bridge is restored", lambda: state_of(node)["links"]["azSnatbr"], expected=expected)
-
-
-def test_what_a_killed_run_had_restored_in_part_is_completed(node: NamespaceNode) -> None:
-    node.ip([*BRIDGE, *PAIR])
-    node.set_sysctls({"net.ipv4.conf.azSnatbr.proxy_arp": 1})
-    until("no address is tentative", lambda: "tentative" not in node.run(["ip", "address"]).stdout)
-    before = state_of(node)
-    cleanup(node).run()
-    backup = backup_backend.from_text(node.read(BACKUP))  # as if a first run had been killed before it removed anything
-    (run,) = backup.runs
-    runs = run._replace(undo=run.undo[:1]), run
-    node.write(BACKUP, backup_backend.to_text(backup._replace(runs=runs)), 0o600)
-    number = before["links"]["azSnatbr"]["ifindex"]
-    node.ip([f"link add azSnatbr index {number} address 02:00:00:00:aa:01 mtu 1400 type bridge"])
-    result = cleanup(node).four(state="restored")
-    until("all is restored", lambda: state_of(node), expected=before)
-    assert result["differences"] == []
-    assert node.read("/proc/sys/net/ipv4/conf/azSnatbr/proxy_arp") == "1\n"
