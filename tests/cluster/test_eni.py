@@ -78,9 +78,12 @@ class Site:
     def state(self) -> dict[str, Any]:
         """The node's state that the role changes, without lines about pods."""
         snapshot = self.node.snapshot()
-        kept = {kind: snapshot[kind] for kind in ("rules -4", "routes -4", "addresses", "sysctls")}
+        without_counters = {kind: snapshot[kind] for kind in ("rules -4", "routes -4", "addresses", "sysctls")}
         files = [f"{path}: {what}" for path, what in snapshot["files"].items() if path.startswith("/etc/")]
-        return {"files": files, **{kind: [line for line in lines if "veth" not in line] for kind, lines in kept.items()}}
+        return {
+            "files": files,
+            **{kind: [line for line in lines if "veth" not in line] for kind, lines in without_counters.items()},
+        }
 
 
 @pytest.fixture(scope="module")

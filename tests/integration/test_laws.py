@@ -175,8 +175,10 @@ class Subject:
     def files(self) -> dict[str, str]:
         """The files and links that a next boot reads and that the module has made."""
         made = {path: kind for path, kind in self.state()["files"].items() if self.clean["files"].get(path) != kind}
-        own = {path: kind for path, kind in made.items() if path.startswith("/etc/") and kind[0] in "-l"}
-        return {path: kind for path, kind in own.items() if not path.endswith("/.kubenode")}  # the mark of a folder of its own
+        configuration = {path: kind for path, kind in made.items() if path.startswith("/etc/") and kind[0] in "-l"}
+        return {
+            path: kind for path, kind in configuration.items() if not path.endswith("/.kubenode")
+        }  # the mark of a folder of its own
 
 
 @pytest.fixture(scope="module")
@@ -191,19 +193,19 @@ def subject(request: pytest.FixtureRequest, stage: runner.Stage) -> Iterator[Sub
         yield running
 
 
-def named(case: Case) -> str:
+def case_name(case: Case) -> str:
     return f"{case.module}{case.where}"
 
 
 def of(cases: Mapping[str, Any]) -> Any:
     """The tests of the cases of these modules, with the entries of each."""
-    chosen = [(case, cases[named(case)]) for case in WRITERS if named(case) in cases]
-    ids = [named(case) for case, _entries in chosen]
+    chosen = [(case, cases[case_name(case)]) for case in WRITERS if case_name(case) in cases]
+    ids = [case_name(case) for case, _entries in chosen]
     return pytest.mark.parametrize(("subject", "entries"), chosen, indirect=["subject"], ids=ids)
 
 
 def each(cases: list[Case]) -> Any:
-    return pytest.mark.parametrize("subject", cases, indirect=True, ids=named)
+    return pytest.mark.parametrize("subject", cases, indirect=True, ids=case_name)
 
 
 _CONNMARK = next(case for case in CASES if case.module == "nftables_connmark")
@@ -239,7 +241,7 @@ def test_a_change_is_what_check_mode_predicts_and_absent_restores_the_node(subje
     ("subject", "change"),
     [(case, change) for case in REVERSIBLE if case.where != AKS for change in case.changes if change != "restart"],
     indirect=["subject"],
-    ids=lambda value: value if isinstance(value, str) else named(value),
+    ids=lambda value: value if isinstance(value, str) else case_name(value),
 )
 def test_another_option_is_what_check_mode_predicts_and_absent_needs_none(subject: Subject, change: str) -> None:
     before, after = subject.case.changes[change]

@@ -44,10 +44,10 @@ def task(module: str = "policy_routes", **options: Any) -> dict[str, Any]:
     return {f"kubenode.datapath.{module}": options}
 
 
-def wait_until(condition: Callable[[], Any], what: str, limit: float = 60.0) -> None:
+def wait_until(condition: Callable[[], Any], condition_name: str, limit: float = 60.0) -> None:
     deadline = time.monotonic() + limit
     while not condition():
-        assert time.monotonic() < deadline, f"not after {limit:g} s: {what}"
+        assert time.monotonic() < deadline, f"not after {limit:g} s: {condition_name}"
         time.sleep(0.01)
 
 

@@ -162,8 +162,8 @@ def test_chains_of_kube_proxy_are_named_once_it_does_not_run(node: NamespaceNode
     assert [one["text"] for one in found["leftovers"]] == ["KUBE-SERVICES and 1 more", "services"]
     assert found["leftovers"][1]["command"] == "nft delete table ip6 kube-proxy"
     (warning,) = warnings(found)
-    named = "KUBE-SERVICES, KUBE-SVC-ABCDEFGHIJKLMN27 in ip nat (nft); services in ip6 kube-proxy (nft)."
-    assert named in warning and "run kube-proxy --cleanup" in warning
+    chains = "KUBE-SERVICES, KUBE-SVC-ABCDEFGHIJKLMN27 in ip nat (nft); services in ip6 kube-proxy (nft)."
+    assert chains in warning and "run kube-proxy --cleanup" in warning
 
 
 _KUBELETS = (("iptables-nft", "KUBE-POSTROUTING"), ("iptables-nft", "KUBE-FIREWALL"), ("ip6tables-nft", "KUBE-MARK-MASQ"))

@@ -48,8 +48,8 @@ def test_each_rule_is_found_in_its_backend_and_its_command_removes_it_alone(node
     assert [one["text"] for one in uncertain] == [
         "-d 168.63.129.16/32 -p tcp -m tcp --dport 80 -j DROP", "-j ACCEPT"
     ]  # fmt: skip
-    others = [(one["kind"], one["text"]) for one in found if one["kind"] not in ("rule", "chain")]
-    assert others == [
+    other_objects = [(one["kind"], one["text"]) for one in found if one["kind"] not in ("rule", "chain")]
+    assert other_objects == [
         ("neighbor", "169.254.128.9 dev azSnatbr lladdr 02:00:00:00:00:09 PERMANENT"),
         ("link", "azSnatbr"),
         ("sysctl", "net.ipv4.conf.azSnatbr.proxy_arp = 1"),

@@ -143,8 +143,8 @@ def test_with_the_last_pod_go_the_rules_for_the_whole_node(lab: Lab, node: Names
     assert len(result["removed"]) == 6 and not node.exists(STATE) and not node.exists(CONFLIST) and node.exists(CILIUM)
     assert (result["files"], result["kept_files"]) == ([STATE, CONFLIST], [])
     expected = [line for line in listed if not is_about(line, [LIVING, *GONE]) and azure_vnet.NODE_ADDRESS not in line]
-    ours = ("--arp-op Reply -j dnat", f"--to-src {node.place.mac()}", "neighbour-solicitation")
-    assert azure_vnet.listing(node) == [line for line in expected if not any(part in line for part in ours)]
+    own_rules = ("--arp-op Reply -j dnat", f"--to-src {node.place.mac()}", "neighbour-solicitation")
+    assert azure_vnet.listing(node) == [line for line in expected if not any(part in line for part in own_rules)]
 
 
 def test_files_stay_while_a_pod_of_azure_vnet_lives_and_an_empty_one_for_good(node: NamespaceNode, steps: Steps) -> None:
@@ -164,8 +164,8 @@ def test_the_drop_of_vlan_frames_goes_if_azure_vnets_nat_bridge_is_there(lab: La
     drop = "-A PREROUTING -p 802_1Q -j DROP"
     lab.pod("pod1").ip(["link delete eth1"])
     azure_vnet.ebtables(node, [f"-t nat {drop}"])
-    kept = [one["reason"] for one in steps.run()["kept"] if one["rule"] == "-p 802_1Q -j DROP"]
-    assert kept == ["doubtful: it looks like a rule of azure-vnet, but may belong to another program"]
+    reasons = [one["reason"] for one in steps.run()["kept"] if one["rule"] == "-p 802_1Q -j DROP"]
+    assert reasons == ["doubtful: it looks like a rule of azure-vnet, but may belong to another program"]
     node.ip(["link add azSnatbr type bridge"])
     assert [one["rule"] for one in steps.four()["removed"]] == ["-p 802_1Q -j DROP"]
     steps.run(state="restored")
@@ -240,10 +240,10 @@ def interleaved(flags: Sequence[bool]) -> list[str]:
     rules = []
     for number, is_azures in enumerate(flags):
         pod = AzurePod(100 + number)
-        others = [azure_vnet.foreign(rule) for rule in pod.rules]
+        foreign_rules = [azure_vnet.foreign(rule) for rule in pod.rules]
         if number % 3 == 0:
-            others[0] = f"-t filter -A FORWARD -p IPv4 --ip-dst 10.99.7.{number % 250} -j CONTINUE"
-        rules += pod.rules if is_azures else others
+            foreign_rules[0] = f"-t filter -A FORWARD -p IPv4 --ip-dst 10.99.7.{number % 250} -j CONTINUE"
+        rules += pod.rules if is_azures else foreign_rules
     return rules
 
 
@@ -416,8 +416,8 @@ def test_an_operators_rules_stay_also_where_azure_vnet_was(node: NamespaceNode, 
     )
     azure_vnet.ebtables(node, [*RIGHT, WRONG])
     result = steps.run(addresses=["10.77.0.0/16"])
-    kept = [one["reason"] for one in result["kept"] if "10.77." in one["rule"]]
-    assert "the node reaches the address by lan" in kept[0] and "a virtual router (VRRP)" in kept[1] and len(kept) == 2
+    reasons = [one["reason"] for one in result["kept"] if "10.77." in one["rule"]]
+    assert "the node reaches the address by lan" in reasons[0] and "a virtual router (VRRP)" in reasons[1] and len(reasons) == 2
     assert [one["rule"].split()[-1] for one in result["removed"] if "10.77." in one["rule"]] == ["02:77:00:00:00:08"]
 
 

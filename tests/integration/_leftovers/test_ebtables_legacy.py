@@ -159,9 +159,9 @@ def test_leftovers_in_both_backends_go_and_all_comes_back(node: VmNode) -> None:
     assert result == predicted
     backends = [one["backend"] for one in result["removed"]]
     assert (backends.count("legacy"), backends.count("nft")) == (4 + 2 * len(GONE) + len(BROUTE), 2)
-    left = listing(node)
-    assert without_numbers(left) == without_azures(before, node.place.mac())
-    assert not clean_up(node)["changed"] and listing(node) == left
+    remaining = listing(node)
+    assert without_numbers(remaining) == without_azures(before, node.place.mac())
+    assert not clean_up(node)["changed"] and listing(node) == remaining
     assert clean_up(node, state="restored")["differences"] == []
     assert listing(node) == before and azure_vnet.listing(node) == nft
 
@@ -180,7 +180,7 @@ def test_other_programs_lose_nothing_with_the_lock_or_without(node: VmNode) -> N
     with node.replace_program(f"/usr/sbin/{LEGACY}-restore", MEDDLER), background.shell(node, INSERTER):
         clean_up(node)
     assert len(node.read("/run/changes").splitlines()) > 1
-    left = without_numbers(listing(node))
-    inserted = [line for line in left if "10.98.0." in line]
-    assert [line for line in left if line not in inserted] == without_azures(before, node.place.mac())
+    remaining = without_numbers(listing(node))
+    inserted = [line for line in remaining if "10.98.0." in line]
+    assert [line for line in remaining if line not in inserted] == without_azures(before, node.place.mac())
     assert len(inserted) > 5 and abs(len(inserted) - len(node.read("/run/inserted").splitlines())) <= 1  # its last insertion

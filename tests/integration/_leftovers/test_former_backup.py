@@ -48,8 +48,8 @@ def test_what_release_1_0_0_removed_is_restored(node: NamespaceNode, is_moved: b
     boot = current.runs[0].boot.replace("\n", "\\n")
     for path, text in zip(PATHS, FORMER):
         (run,) = backup_backend.from_text(text).runs
-        own = text.replace(BACKUP.node.machine, current.node.machine).replace(BACKUP.node.macs[0], node.place.mac())
-        node.write(path, own.replace(run.boot.replace("\n", "\\n"), boot), 0o600)
+        own_backup = text.replace(BACKUP.node.machine, current.node.machine).replace(BACKUP.node.macs[0], node.place.mac())
+        node.write(path, own_backup.replace(run.boot.replace("\n", "\\n"), boot), 0o600)
     assert not steps.run()["changed"]
     if is_moved:
         azure_vnet.restore(node, POD.rules)  # azure-vnet has added the rules again

@@ -39,10 +39,10 @@ def cleanup(node: NamespaceNode) -> Steps:
 def state_of(node: NamespaceNode) -> dict[str, Any]:
     """All links and addresses as ip prints them, permanent neighbours, routes, and the settings that the module changes."""
     links = json.loads(node.run(["ip", "-json", "-details", "address"]).stdout)
-    kept = ("ifindex", "ifname", "flags", "mtu", "master", "address", "link_index")
+    fields = ("ifindex", "ifname", "flags", "mtu", "master", "address", "link_index")
     found = {
         one["ifname"]: {
-            **{key: one.get(key) for key in kept},
+            **{key: one.get(key) for key in fields},
             "kind": one.get("linkinfo", {}).get("info_kind"),
             "addresses": [(a["local"], a["prefixlen"]) for a in one["addr_info"] if a["scope"] == "global"],
         }

@@ -83,7 +83,7 @@ def from_pod(lab: Lab) -> Callable[[], str]:
     return ask
 
 
-def left(lab: Lab, rules: list[str], backend: str = "nft") -> None:
+def load(lab: Lab, rules: list[str], backend: str = "nft") -> None:
     pod = lab.pod("pod1").address
     pods = f"{pod.rpartition(':')[0]}:0/112"
     apply(lab.node("node1"), f"ip6tables-{backend}", [rule.format(pod=pod, pods=pods) for rule in rules])
@@ -111,7 +111,7 @@ def test_rules_that_stop_the_next_pod_with_the_address(
 ) -> None:
     foreign = saved(node)
     assert to_pod() and look(node)["leftovers"] == []
-    left(lab, rules, backend)
+    load(lab, rules, backend)
     assert not to_pod()
     with process(node, program):
         assert look(node)["leftovers"] == [], "its program runs"
@@ -134,7 +134,7 @@ def test_rules_that_hide_the_address_of_a_pod(
     lab: Lab, node: NamespaceNode, from_pod: Callable[[], str], owner: str, rules: list[str], configuration: str
 ) -> None:
     node.ip(["link add cbr0 type bridge"] if owner == "kubenet" else [])
-    left(lab, rules)
+    load(lab, rules)
     assert from_pod() not in ("", lab.pod("pod1").address)
     node.write(f"{CONFIGURATIONS}/10-x.conflist", configuration)
     assert look(node)["leftovers"] == [], "its configuration is that of the runtime"
@@ -175,7 +175,7 @@ def test_a_bridge_with_ports_is_in_use(node: NamespaceNode) -> None:
 
 
 def test_rules_that_no_packet_reaches_have_no_effect(lab: Lab, node: NamespaceNode) -> None:
-    left(lab, [*CHAINS, KUBE_ROUTER[-2]])
+    load(lab, [*CHAINS, KUBE_ROUTER[-2]])
     leftovers = look(node)["leftovers"]
     assert len(leftovers) == len(CHAINS) + 1 and {each["effect"] for each in leftovers} == {""}
     assert Steps(node, "ebtables_cleanup", {"iptables": True}).run()["changed"] is False
@@ -210,11 +210,11 @@ def test_chains_of_kube_proxy_in_two_backends_of_iptables(node: NamespaceNode, f
         assert {each["place"] for each in leftovers} == {"ip nat (nft)", "ip nat (legacy)"}
         assert {each["evidence"] for each in leftovers} == {"kube-proxy runs, and uses one of legacy and nft"}
         assert not any(each["certain"] for each in leftovers)
-        kept = node.run([f"iptables-{current}-save", "-t", "nat"]).stdout
+        current_rules = node.run([f"iptables-{current}-save", "-t", "nat"]).stdout
         remove(node, [each for each in leftovers if f"({former})" in each["place"]])
         rules = node.run([f"iptables-{former}-save", "-t", "nat"]).stdout
         assert "KUBE-S" not in rules and "192.0.2.9" in rules
-        unchanged = [line for line in kept.splitlines() if line.startswith(("-A", ":KUBE"))]
+        unchanged = [line for line in current_rules.splitlines() if line.startswith(("-A", ":KUBE"))]
         after = node.run([f"iptables-{current}-save", "-t", "nat"]).stdout
         assert [line for line in after.splitlines() if line.startswith(("-A", ":KUBE"))] == unchanged
         assert look(node)["leftovers"] == []
@@ -247,7 +247,7 @@ def test_a_bridge_that_the_runtime_uses_is_no_leftover(
 
 
 def test_the_migration_warns_of_what_harms(lab: Lab, node: NamespaceNode) -> None:
-    left(lab, KUBE_ROUTER)
+    load(lab, KUBE_ROUTER)
     result = Steps(node, "ebtables_cleanup", {"iptables": True}).run()
     (warning,) = warnings(result)
     assert warning.startswith("ebtables_cleanup: kube-router is gone") or warning.startswith("kube-router is gone")

@@ -125,7 +125,7 @@ def listener(node: NamespaceNode, tmp_path: Path) -> Iterator[Listener]:
 run, _refused, four_steps = steps.of("policy_routes")
 
 
-def ours(node: NamespaceNode) -> list[str]:
+def own_objects(node: NamespaceNode) -> list[str]:
     """The collection's rules and routes, sorted: a restored rule is the last of its priority."""
     said = [
         node.run_from_host(["ip", family, *what])
@@ -138,17 +138,17 @@ def ours(node: NamespaceNode) -> list[str]:
 def test_the_first_load_does_not_wait_for_a_run_that_waits_for_it(node: NamespaceNode, tmp_path: Path) -> None:
     """Such a run holds the lock until the listener is ready."""
     run(node, **DESIRED)
-    before = ours(node)
+    before = own_objects(node)
     node.ip([f"rule delete priority {DESIRED['rules'][0]['priority']}"])
     current = subprocess.Popen(entering.command(node.pid, node.namespaces, ["flock", "--no-fork", LOCK, "sleep", "60"]))
     try:
         until("the run holds the lock", lambda: node.exists(LOCK))
         with listening(node, tmp_path) as listener:
-            assert "READY=1" in listener.said and ours(node) != before
+            assert "READY=1" in listener.said and own_objects(node) != before
             assert "a run holds the lock" in listener.log
             current.kill()
             current.wait()
-            until("the listener has loaded all", lambda: ours(node), listener, expected=before)
+            until("the listener has loaded all", lambda: own_objects(node), listener, expected=before)
     finally:
         current.kill()
         current.wait()
@@ -178,12 +178,12 @@ def test_whatever_is_lost_is_back_and_a_later_run_finds_nothing_to_do(
     node: NamespaceNode, listener: Listener, commands: list[str]
 ) -> None:
     assert "READY=1" in listener.said and "all is in force" in listener.said
-    good = ours(node)
+    good = own_objects(node)
     for number, command in enumerate(commands, 1):
         node.run(["sh", "-ec", command])
         if number < len(commands):
             until("the listener waits for more", lambda: "Waiting: ip" in listener.log, listener)
-    until("the listener has restored all", lambda: ours(node), listener, expected=good)
+    until("the listener has restored all", lambda: own_objects(node), listener, expected=good)
     assert not run(node, **DESIRED)["changed"]
 
 
@@ -221,23 +221,23 @@ def test_against_one_who_keeps_taking_it_the_pauses_grow_and_he_is_named(node: N
     assert "the next restoration comes after 2 s at the earliest" in listener.log
     assert re.search(r"as a rule was removed by process \d+(, which has ended| \(ip\))", listener.log)
     good = len(RULES)
-    until("all rules are back", lambda: sum("lookup" in line for line in ours(node)), listener, expected=good)
+    until("all rules are back", lambda: sum("lookup" in line for line in own_objects(node)), listener, expected=good)
 
 
 def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:
     """Seconds from the link's return until its routes are back."""
     node.run(["ip", "link", "set", "eth1", "down"])
-    until("routes go with the link", lambda: ours(node) != good)
+    until("routes go with the link", lambda: own_objects(node) != good)
     node.run(["ip", "link", "set", "eth1", "up"])
     returned = time.monotonic()
-    until("the routes are back", lambda: ours(node), listener, expected=good)
+    until("the routes are back", lambda: own_objects(node), listener, expected=good)
     return time.monotonic() - returned
 
 
 @pytest.mark.alone
 def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: NamespaceNode, listener: Listener) -> None:
     """No program removed the routes, so a pause would only leave pods without their routes."""
-    good = ours(node)
+    good = own_objects(node)
     seconds = []
     for _flap in range(10):
         seconds.append(flap(node, listener, good))
@@ -248,7 +248,7 @@ def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: Namespace
 
 
 def test_a_link_s_return_is_not_kept_waiting_by_one_who_keeps_taking_a_rule(node: NamespaceNode, listener: Listener) -> None:
-    good = ours(node)
+    good = own_objects(node)
     taker = "while :; do ip rule del priority 700 2>/dev/null; sleep 0.01; done"
     with subprocess.Popen(entering.command(node.pid, entering.NETWORK_ONLY, ["sh", "-c", taker])) as culprit:
         try:
@@ -286,9 +286,9 @@ def test_a_run_beside_it_is_not_fought(node: NamespaceNode, listener: Listener) 
     for rules in (RULES[:2], RULES, RULES[1:], RULES):
         assert run(node, rules=rules, routes=ROUTES)["changed"]
         assert not run(node, rules=rules, routes=ROUTES)["changed"]
-    good = ours(node)
+    good = own_objects(node)
     time.sleep(1)  # the listener handles its messages
-    assert ours(node) == good and listener.log == said
+    assert own_objects(node) == good and listener.log == said
 
 
 def test_what_only_the_running_kernel_shall_hold_is_held_until_the_next_boot(
@@ -300,7 +300,7 @@ def test_what_only_the_running_kernel_shall_hold_is_held_until_the_next_boot(
     assert_held(node, listener)
     four_steps(node, state="absent", permanent=False)
     assert_held(node, listener)
-    assert ours(node) == []
+    assert own_objects(node) == []
     four_steps(node, immediate=False, rules=RULES[:3])
     assert_held(node, listener)
     listener.end()
@@ -308,7 +308,7 @@ def test_what_only_the_running_kernel_shall_hold_is_held_until_the_next_boot(
     node.remove(RECORD)  # as a boot does
     (tmp_path / "boot").mkdir()
     with listening(node, tmp_path / "boot"):
-        assert len([line for line in ours(node) if "lookup" in line]) == 3
+        assert len([line for line in own_objects(node) if "lookup" in line]) == 3
         four_steps(node, state="absent", routes=ROUTES[:1], permanent=False)
         assert not run(node, rules=RULES[:3], routes=ROUTES[1:], permanent=False)["changed"]
         assert run(node, **DESIRED)["changed"] and not run(node, **DESIRED)["changed"]
@@ -316,10 +316,10 @@ def test_what_only_the_running_kernel_shall_hold_is_held_until_the_next_boot(
 
 def assert_held(node: NamespaceNode, listener: Listener) -> None:
     """The listener restores the current rules and routes."""
-    good = ours(node)
+    good = own_objects(node)
     node.run(["ip", "rule", "add", "priority", "9", "lookup", "9", "protocol", "75"])
-    assert ours(node) != good
-    until("the listener removes the rule", lambda: ours(node) == good, listener)
+    assert own_objects(node) != good
+    until("the listener removes the rule", lambda: own_objects(node) == good, listener)
 
 
 def test_a_node_without_our_unit_gets_no_record(node: NamespaceNode) -> None:
@@ -354,19 +354,19 @@ def test_what_goes_under_a_checkpoint_stays_away_and_is_back_when_it_is_rolled_b
     def answer(verb: str) -> str:
         return str(json.loads(node.run(["sh", ROLLBACK, verb]).stdout)["state"])
 
-    good = ours(node)
+    good = own_objects(node)
     run(node, **nothing, checkpoint=60)
     time.sleep(1)  # the listener handles its messages
-    assert ours(node) == [], listener.log
+    assert own_objects(node) == [], listener.log
     assert answer("rollback") == "rolled back"
     time.sleep(1)
-    assert ours(node) == good and not run(node, **DESIRED)["changed"]
+    assert own_objects(node) == good and not run(node, **DESIRED)["changed"]
     assert_held(node, listener)
     run(node, **nothing, checkpoint=60)
     assert answer("confirm") == "confirmed"
     assert run(node, **nothing, checkpoint=60)["changed"]
     listener.end()
-    assert not node.exists(RECORD) and not node.exists(PATH) and ours(node) == []
+    assert not node.exists(RECORD) and not node.exists(PATH) and own_objects(node) == []
     assert not run(node, **nothing, checkpoint=60)["changed"]
 
 
@@ -378,4 +378,4 @@ def test_a_set_that_foreign_objects_satisfy_is_known_to_it_although_the_run_chan
     assert len(run(node, rules=[*RULES, rule], routes=ROUTES)["rules"]["satisfied_by"]) == 1
     time.sleep(1)
     node.ip(["rule del priority 702"])
-    until("the rule is back", lambda: "10.0.1.7" in " ".join(ours(node)), listener)
+    until("the rule is back", lambda: "10.0.1.7" in " ".join(own_objects(node)), listener)

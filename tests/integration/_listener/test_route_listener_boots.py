@@ -103,14 +103,19 @@ def state_of(node: SystemdNode) -> str:
 
 
 def wait_until_loaded(node: SystemdNode) -> None:
-    until("the listener is active and has loaded all", lambda: (state_of(node), len(ours(node))), node, expected=("active", 5))
+    until(
+        "the listener is active and has loaded all",
+        lambda: (state_of(node), len(own_objects(node))),
+        node,
+        expected=("active", 5),
+    )
 
 
 def journal(node: SystemdNode) -> str:
     return node.run(["journalctl", "-b", "-o", "cat", "-u", UNIT]).stdout
 
 
-def ours(node: SystemdNode) -> list[str]:
+def own_objects(node: SystemdNode) -> list[str]:
     said = [node.run_from_host(["ip", *what]) for what in (["rule"], ["route", "show", "table", "all"])]
     return sorted(line.strip() for line in "".join(said).splitlines() if re.search(r"\bproto 75\b", line))
 
@@ -122,11 +127,11 @@ def way_out(node: SystemdNode) -> str:
 
 def comes_back(node: SystemdNode, event: Callable[[], Any], loses: bool = True) -> None:
     wait_until_loaded(node)  # the event before may take effect only now
-    good, said = ours(node), journal(node).count("\n")
+    good, said = own_objects(node), journal(node).count("\n")
     event()
     if loses:
         until("the listener restores something", lambda: "Restored" in "".join(journal(node).splitlines(True)[said:]), node)
-    until("all rules and routes are back", lambda: ours(node), node, expected=good)
+    until("all rules and routes are back", lambda: own_objects(node), node, expected=good)
     until("the way out is by eth1", lambda: "via 10.0.1.1 dev eth1" in way_out(node), node)
 
 
@@ -226,9 +231,9 @@ def test_a_cni_that_deletes_and_adds_its_own(node: SystemdNode) -> None:
     node.run(["sh", "-c", CNI % "add"])
     assert run(node, **DESIRED)
     until(f"{UNIT} is active", lambda: state_of(node), node, expected="active")
-    assert len(ours(node)) == 4
+    assert len(own_objects(node)) == 4
     node.run(["sh", "-c", CNI % "del"])
-    until("the rule is added", lambda: len(ours(node)), node, expected=5)
+    until("the rule is added", lambda: len(own_objects(node)), node, expected=5)
     until("the listener says why", lambda: "a rule of another program was removed" in journal(node), node)
     node.run(["sh", "-c", CNI % "add"])
     assert not run(node, **DESIRED)
@@ -236,11 +241,11 @@ def test_a_cni_that_deletes_and_adds_its_own(node: SystemdNode) -> None:
 
 
 def test_a_boot_loads_before_kubelet_and_without_a_link_what_it_can(front: Machine, node: SystemdNode) -> None:
-    good = ours(node)
+    good = own_objects(node)
     node.reboot()
     seen = node.read(AT_KUBELET)
     assert "lookup 1001" in seen and "default via 10.0.1.1" in seen
-    assert ours(node) == good and not run(node, **DESIRED)
+    assert own_objects(node) == good and not run(node, **DESIRED)
 
 
 def test_a_link_that_comes_later_finds_its_reverse_path_filter_set(front: Machine, node: SystemdNode) -> None:

@@ -383,11 +383,11 @@ def test_udev_runs_the_helper_for_interfaces_and_not_for_links_of_pods(podman: P
 
     def helped() -> list[str]:
         tests = (f"udevadm test --action=add /sys/class/net/{name} 2>&1" for name in ("eth7", "eni0123456789a"))
-        shown = "".join(node.run(["sh", "-c", test], check=False).stdout for test in tests)
+        printed = "".join(node.run(["sh", "-c", test], check=False).stdout for test in tests)
         return [
             word
             for word in ("helper eth7", "helper eni0123456789a", "systemd-sysctl --prefix=/net/ipv4/conf/eni")
-            if word in shown
+            if word in printed
         ]
 
     clean = helped()

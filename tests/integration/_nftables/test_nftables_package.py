@@ -181,8 +181,8 @@ def as_version(deb: Path, version: str, folder: Path) -> Path:
 def offer(node: SystemdNode, suite: str, version: str, folder: Path, update: bool = True) -> None:
     """Let apt on the node find nftables in this version, and its dependencies."""
     debs = apt.packages(suite)
-    own = next(deb for deb in debs if deb.name.startswith("nftables_"))
-    apt.publish(node, [*(deb for deb in debs if deb != own), as_version(own, version, folder)])
+    package = next(deb for deb in debs if deb.name.startswith("nftables_"))
+    apt.publish(node, [*(deb for deb in debs if deb != package), as_version(package, version, folder)])
     if update:
         node.run(["apt-get", "update"])
 

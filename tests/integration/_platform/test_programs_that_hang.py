@@ -97,9 +97,9 @@ def test_what_a_killed_run_left_in_run_goes_with_the_next_although_it_changes_no
     clean = node.snapshot()
     for path in (LOCK, f"{CHECKPOINT}/rollback.pyz"):
         node.write(path, "")
-    left = node.snapshot()
+    after = node.snapshot()
     assert not node.module(PROBE, {"state": state}, check=True)["changed"]
-    assert node.snapshot() == left  # check mode changes nothing
+    assert node.snapshot() == after  # check mode changes nothing
     assert not run(node, state=state)["changed"]
     assert node.snapshot() == clean
 

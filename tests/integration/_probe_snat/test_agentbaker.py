@@ -70,12 +70,12 @@ def has_table(node: SystemdNode) -> bool:
     return f"table {TABLE}\n" in node.run(["nft", "list", "tables"]).stdout
 
 
-def shown(node: SystemdNode, unit: str, *names: str) -> list[str]:
+def properties(node: SystemdNode, unit: str, *names: str) -> list[str]:
     return node.run(["systemctl", "show", "--value", *(f"--property={name}" for name in names), unit]).stdout.split()
 
 
 def state_of(node: SystemdNode, unit: str) -> str:
-    return shown(node, unit, "ActiveState")[0]
+    return properties(node, unit, "ActiveState")[0]
 
 
 def four_steps(node: SystemdNode, **options: Any) -> None:
@@ -105,7 +105,7 @@ def give_back(node: SystemdNode, before: dict[str, Any]) -> None:
 
 
 def expect_theirs(node: SystemdNode, before: dict[str, Any]) -> None:
-    assert shown(node, agentbaker.NAME, "ActiveState", "UnitFileState") == ["active", "enabled"]
+    assert properties(node, agentbaker.NAME, "ActiveState", "UnitFileState") == ["active", "enabled"]
     until("the node is as before", lambda: node.snapshot() == before, node)
 
 
@@ -125,13 +125,13 @@ def test_each_boot_has_the_table_before_kubelet(lab: Lab, node: SystemdNode) -> 
     for boot in range(BOOTS):
         node.reboot()
         assert TABLE in node.kubelet_starts()[-1].tables, boot
-        assert shown(node, agentbaker.NAME, "ActiveState", "ConditionResult") == ["inactive", "no"]
+        assert properties(node, agentbaker.NAME, "ActiveState", "ConditionResult") == ["inactive", "no"]
         assert lab.load_balancer.probe_tcp(lab.pod("pod1").address, 8080)
     assert not run(node, **TAKE_OVER)["changed"]
     give_back(node, before)
     node.reboot()
     until("the table is there", lambda: has_table(node), node)
-    assert shown(node, agentbaker.NAME, "ActiveState", "ConditionResult") == ["active", "yes"]
+    assert properties(node, agentbaker.NAME, "ActiveState", "ConditionResult") == ["active", "yes"]
 
 
 def test_neither_nftables_service_nor_a_start_of_the_former_unit_loses_the_table(node: SystemdNode) -> None:
@@ -151,7 +151,7 @@ def test_the_former_unit_may_come_after_ours(bare: SystemdNode) -> None:
     assert not run(bare, **TAKE_OVER)["changed"]
     bare.reboot()
     assert TABLE in bare.kubelet_starts()[-1].tables
-    assert shown(bare, agentbaker.NAME, "ActiveState", "ConditionResult") == ["inactive", "no"]
+    assert properties(bare, agentbaker.NAME, "ActiveState", "ConditionResult") == ["inactive", "no"]
     assert not run(bare, **TAKE_OVER)["changed"] and bare.snapshot() == before
 
 
@@ -173,11 +173,11 @@ def test_our_unit_beside_a_former_one_that_came_later_is_put_right(bare: Systemd
 def test_a_former_unit_that_tries_again_and_again_ends(lab: Lab, node: SystemdNode) -> None:
     lab.metadata.change(Behaviour(fault="refused"))
     node.run(["systemctl", "restart", agentbaker.NAME])
-    until("AgentBaker's unit has failed", lambda: shown(node, agentbaker.NAME, "SubState"), node, expected=["auto-restart"])
+    until("AgentBaker's unit has failed", lambda: properties(node, agentbaker.NAME, "SubState"), node, expected=["auto-restart"])
     run(node, agentbaker="take_over")
     until("AgentBaker's unit is inactive", lambda: state_of(node, agentbaker.NAME), node, expected="inactive")
     run(node, state="absent")  # AgentBaker's unit fails again, for its own reasons
-    assert shown(node, agentbaker.NAME, "SubState")[0] in ("auto-restart", "running")
+    assert properties(node, agentbaker.NAME, "SubState")[0] in ("auto-restart", "running")
     assert has_table(node)
     lab.metadata.change(WELL)
     until("AgentBaker's unit is active", lambda: state_of(node, agentbaker.NAME), node, expected="active")

@@ -40,15 +40,15 @@ def test_cilium_that_answers_node_ports_refuses_present_but_not_absent(node: Nam
     run(node)
     cilium.create_links(node)
     bpf.attach(node, hook, "cil_from_netdev")
-    shown = {"ingress": "tc"}.get(hook, hook)
+    kind = {"ingress": "tc"}.get(hook, hook)
     with cilium.agent(node, REPLACING):
         for plane in ("immediate", "permanent"):
             error = refused(node, **{plane: False})
-            assert f"eth0 carries Cilium's BPF programs {shown} cil_from_netdev, and by the configuration of the process" in error
+            assert f"eth0 carries Cilium's BPF programs {kind} cil_from_netdev, and by the configuration of the process" in error
             assert "Set state to absent for this node" in error
         absent = run(node, state="absent")
     assert absent["changed"] and absent["needed"]["verdict"] == "ineffective"
-    assert f"{shown} cil_from_netdev" in absent["needed"]["reasons"][0]
+    assert f"{kind} cil_from_netdev" in absent["needed"]["reasons"][0]
 
 
 @pytest.mark.parametrize("options", [{"kube-proxy-replacement": "false"}, {**REPLACING, "enable-ipv6": "false"}])

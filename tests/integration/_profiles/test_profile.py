@@ -119,8 +119,8 @@ def test_a_module_finds_what_a_profile_has_set_as_desired(node: NamespaceNode, p
 def test_a_wrong_option_of_one_module_changes_nothing_of_any(
     node: NamespaceNode, profile: Steps, module: str, options: dict[str, Any], said: str
 ) -> None:
-    others = [one for one in MODULES if module not in one]
-    assert said in profile.refused(modules=[{module: options}, *others])
+    other_modules = [one for one in MODULES if module not in one]
+    assert said in profile.refused(modules=[{module: options}, *other_modules])
 
 
 def test_a_module_knows_what_the_modules_before_it_do(node: NamespaceNode, profile: Steps) -> None:

@@ -41,11 +41,11 @@ def answers() -> Iterator[dict[str, dict[str, Any]]]:
 def test_a_lost_packet(answers: dict[str, dict[str, Any]]) -> None:
     answer = answers["lost"]
     text = terminal.trace(answer)
-    first, *others = text.splitlines()
+    first, *lines = text.splitlines()
     assert first.startswith("dropped: ") and "strict reverse-path filtering (net.ipv4.conf." in first
-    assert others.index("Packet: dropped") <= terminal.MOST_LINES
+    assert lines.index("Packet: dropped") <= terminal.MOST_LINES
     task = answer["cures"][0]["task"].splitlines()
-    assert all(f"    {line}" in others for line in task)
+    assert all(f"    {line}" in lines for line in task)
     assert answer["culprit"]["text"] in trace_page.html(answer) and answer["culprit"]["text"] in mermaid.diagram(answer)
 
 
@@ -59,6 +59,6 @@ def test_what_rules_and_connection_tracking_translate(answers: dict[str, dict[st
     masqueraded = f"{PRIMARY.address}:{answer['packet']['source_port']}"
     assert request == [("rule", ("destination", node_port, pod)), ("rule", ("source", client, masqueraded))]
     assert reply == [("out", ("source", pod, node_port)), ("out", ("destination", masqueraded, client))]
-    shown, chart = trace_page.html(answer), mermaid.diagram(answer)
+    page, chart = trace_page.html(answer), mermaid.diagram(answer)
     for change in (*request, *reply):
-        assert change[1].after in shown and change[1].after.replace(":", "#58;") in chart
+        assert change[1].after in page and change[1].after.replace(":", "#58;") in chart

@@ -109,7 +109,7 @@ def node(lab: Lab) -> NamespaceNode:
 run, refused, four_steps = steps.of("policy_routes")
 
 
-def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[str]:
+def listing(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[str]:
     """The output of ``ip``, without blanks at the ends of lines."""
     table = ["show", "table", "all"] if what == "route" else []
     return [line.strip() for line in node.run_from_host(["ip", family, what, *table]).splitlines()]
@@ -120,12 +120,12 @@ def shown(node: NamespaceNode, what: str = "rule", family: str = "-4") -> list[s
 
 def test_the_kernel_shows_the_desired_state(node: NamespaceNode) -> None:
     run(node, rules=RULES, routes=ROUTES, permanent=False)
-    assert "702:\tnot from 10.0.0.0/8 iif eth9 [detached] goto 32766 proto 75" in shown(node)
+    assert "702:\tnot from 10.0.0.0/8 iif eth9 [detached] goto 32766 proto 75" in listing(node)
     assert (
-        "703:\tfrom all tos 0x10 uidrange 5-9 ipproto tcp sport 1-1024 dport 443 prohibit proto 75" in shown(node)
+        "703:\tfrom all tos 0x10 uidrange 5-9 ipproto tcp sport 1-1024 dport 443 prohibit proto 75" in listing(node)
     )  # fmt: skip
-    assert "704:\tfrom all to 2001:db8:9::/48 oif lo blackhole proto 75" in shown(node, family="-6")
-    assert "default via 10.0.1.1 dev eth1 table 1003 proto 75 mtu 1400" in shown(node, "route")
+    assert "704:\tfrom all to 2001:db8:9::/48 oif lo blackhole proto 75" in listing(node, family="-6")
+    assert "default via 10.0.1.1 dev eth1 table 1003 proto 75 mtu 1400" in listing(node, "route")
 
 
 def boot(node: NamespaceNode, python: str = "/usr/bin/python3", verb: str = "load") -> subprocess.CompletedProcess[str]:
@@ -183,8 +183,10 @@ def test_a_boot_without_a_link_loads_the_rest_and_says_what_waits(node: Namespac
     node.ip(["link del eth1"])
     completed = boot(node, sys.executable)
     assert completed.returncode == 0, completed
-    assert [line.split(":")[0] for line in shown(node) if "proto 75" in line] == ["700", "704"]
-    assert [line for line in shown(node, "route") if "proto 75" in line] == ["default via 192.0.2.1 dev eth0 table 1004 proto 75"]
+    assert [line.split(":")[0] for line in listing(node) if "proto 75" in line] == ["700", "704"]
+    assert [line for line in listing(node, "route") if "proto 75" in line] == [
+        "default via 192.0.2.1 dev eth0 table 1004 proto 75"
+    ]
     assert "ip rule 701: from 10.0.1.5 lookup 1003 (table 1003 is empty)" in completed.stdout
     assert "ip route 10.0.1.1 dev eth1 table 1003 scope link (there is no link eth1)" in completed.stdout
 
@@ -227,7 +229,7 @@ def test_a_second_set_does_not_take_the_path_of_the_first(node: NamespaceNode) -
 def test_a_list_that_is_left_out_is_not_managed(node: NamespaceNode) -> None:
     run(node, rules=RULES[:2], routes=ROUTES[:2])
     run(node, rules=[])
-    assert "1003" in "".join(shown(node, "route")) and "proto 75" not in "".join(shown(node))
+    assert "1003" in "".join(listing(node, "route")) and "proto 75" not in "".join(listing(node))
     assert "default" in node.read(PATH)
     assert not run(node, rules=[], routes=ROUTES[:2])["changed"]
 
@@ -239,12 +241,12 @@ def test_a_gateway_without_its_link_is_looked_for_at_each_run_and_boot(node: Nam
     assert '"via": "10.0.1.1", "scope": "global"}' in node.read(PATH)
     node.ip(["route del 10.11.0.0/16 table 1003", "route add 10.0.1.1 dev eth0"])  # by a prefix longer than eth1's
     assert json.loads(boot(node, sys.executable).stdout)["added"]
-    assert "10.11.0.0/16 via 10.0.1.1 dev eth0 table 1003 proto 75" in shown(node, "route")
+    assert "10.11.0.0/16 via 10.0.1.1 dev eth0 table 1003 proto 75" in listing(node, "route")
     assert not run(node, routes=desired)["changed"]
     node.ip(["route del 10.0.1.1 dev eth0"])
     assert run(node, routes=desired, check=True)["routes"]["added"] == result["routes"]["added"]
     four_steps(node, state="absent", routes=desired)
-    assert "proto 75" not in "".join(shown(node, "route"))
+    assert "proto 75" not in "".join(listing(node, "route"))
 
 
 # The owner of the file
@@ -343,9 +345,9 @@ def test_a_deletion_does_not_hit_a_rule_that_names_more(node: NamespaceNode) -> 
     general = {"priority": 700, "table": 1003}
     special = [{**general, "fwmark": "0x100000/0x100000"}, {**general, "from": "10.0.0.0/8"}]
     run(node, rules=[*special, general])
-    before = shown(node)
+    before = listing(node)
     run(node, rules=special)
-    assert shown(node) == [line for line in before if line != "700:\tfrom all lookup 1003 proto 75"]
+    assert listing(node) == [line for line in before if line != "700:\tfrom all lookup 1003 proto 75"]
 
 
 # Order
@@ -368,7 +370,7 @@ def test_rules_of_one_priority_are_held_in_the_order_given(node: NamespaceNode) 
     lines = moved["diff"][0]["before"].splitlines(), moved["diff"][0]["after"].splitlines()
     assert lines[0][:3] == [lines[1][1], lines[1][2], lines[1][0]]
     assert moved["rules"]["added"] == moved["rules"]["removed"] and moved["rules"]["kept"] == 1
-    assert [line for line in shown(node) if line.startswith("700:")][0].startswith("700:\tfrom all fwmark 0x1/0x1")
+    assert [line for line in listing(node) if line.startswith("700:")][0].startswith("700:\tfrom all fwmark 0x1/0x1")
     four_steps(node, rules=OVERLAPPING)
     assert node.snapshot() == first
     again = "priority 700 from 10.0.1.254 lookup 1003 protocol 75"
@@ -479,29 +481,29 @@ UNREAD = {
 def test_a_route_that_cannot_be_read_is_refused_by_name_and_never_replaced(node: NamespaceNode, name: str, owner: str) -> None:
     """The other route was added later, with the same key as the module's route."""
     lines, route, family = UNREAD[name]
-    ours = {"table": 1003, "to": "default", "via": "fe80::1" if family else "10.0.1.1", "dev": "eth1"}
-    run(node, routes=[ours], permanent=False)
+    own_route = {"table": 1003, "to": "default", "via": "fe80::1" if family else "10.0.1.1", "dev": "eth1"}
+    run(node, routes=[own_route], permanent=False)
     node.ip(lines)
     add = f"ip {family}route {'append' if family else 'prepend'} {route} table 1003 protocol {owner}"
     node.run(add.split())
     if family:  # the kernel keeps a route without a gateway separate
-        assert len([line for line in shown(node, "route", "-6") if "table 1003" in line]) == 2
-    said = refused(node, routes=[{**ours, "mtu": 1400}], permanent=False)
+        assert len([line for line in listing(node, "route", "-6") if "table 1003" in line]) == 2
+    said = refused(node, routes=[{**own_route, "mtu": 1400}], permanent=False)
     assert f"with attributes that this collection cannot read: {name} is there and belongs to protocol {owner}." in said
-    assert not run(node, routes=[ours], permanent=False)["changed"]
+    assert not run(node, routes=[own_route], permanent=False)["changed"]
     run(node, state="absent", permanent=False)
-    left = [line for line in shown(node, "route", family.strip() or "-4") if "table 1003" in line]
-    assert len(left) == 1 and {"a lock": "lock"}.get(name, name) in left[0]
+    remaining = [line for line in listing(node, "route", family.strip() or "-4") if "table 1003" in line]
+    assert len(remaining) == 1 and {"a lock": "lock"}.get(name, name) in remaining[0]
 
 
 def test_what_another_program_appends_to_an_ipv6_route_of_ours_becomes_a_part_of_it(node: NamespaceNode) -> None:
     """As the documentation says: the kernel keeps one route with one protocol."""
-    ours = {"table": 1003, "to": "fd09::/64", "via": "fe80::1", "dev": "eth1"}
-    run(node, routes=[ours], permanent=False)
+    own_route = {"table": 1003, "to": "fd09::/64", "via": "fe80::1", "dev": "eth1"}
+    run(node, routes=[own_route], permanent=False)
     before = node.snapshot()
     words = "fd09::/64 via fe80::2 dev eth1 table 1003 protocol static"
     node.run(["ip", "-6", "route", "append", *words.split()])
-    result = run(node, routes=[ours], permanent=False)
+    result = run(node, routes=[own_route], permanent=False)
     (removed,) = result["routes"]["removed"]
     assert "nexthop via fe80::1 dev eth1 nexthop via fe80::2 dev eth1" in removed
     assert node.snapshot() == before
@@ -705,7 +707,7 @@ def test_any_desired_state_holds_on_any_current_state(
         assert not run(node, rules=desired_rules, routes=desired_routes, permanent=False)["changed"]
         assert in_the_order_given(node, desired_rules, result)
         run(node, state="absent", permanent=False)
-        assert not_ours(node) == foreign and ours(node) == []
+        assert not_ours(node) == foreign and own_objects(node) == []
     finally:
         node.run(["sh", "-c", SWEEP], check=False)
 
@@ -742,10 +744,10 @@ done
 
 
 def listed(node: NamespaceNode) -> list[str]:
-    return [line for what in ("rule", "route") for family in ("-4", "-6") for line in shown(node, what, family)]
+    return [line for what in ("rule", "route") for family in ("-4", "-6") for line in listing(node, what, family)]
 
 
-def ours(node: NamespaceNode) -> list[str]:
+def own_objects(node: NamespaceNode) -> list[str]:
     return [line for line in listed(node) if re.search(r"\bproto 75\b", line)]
 
 
@@ -853,17 +855,17 @@ def test_what_only_the_next_boot_forgot_can_be_undone_now(lab: Lab) -> None:
 
 @pytest.mark.parametrize("damaged", [PATH, RECORD])
 @pytest.mark.parametrize("left", [-20, 0], ids=["cut off", "empty"])
-def test_a_list_that_cannot_be_read_is_not_forgotten(lab: Lab, damaged: str, left: int) -> None:
+def test_a_list_that_cannot_be_read_is_not_forgotten(lab: Lab, damaged: str, remaining: int) -> None:
     node: NamespaceNode = lab.node("node1")
     before, steps = node.snapshot(), Steps(node, "policy_routes", {"rules": RULES[:1]})
     blackhole = {"table": 1003, "to": "10.8.0.0/16", "type": "blackhole"}
     steps.run(routes=[blackhole])
     whole = node.read(damaged)
-    node.write(damaged, whole[:left])
+    node.write(damaged, whole[:remaining])
     for state in ("present", "absent"):
         assert f"{damaged}, which keeps " in steps.refused(state=state)
     steps.run(routes=[blackhole])
     assert node.read(damaged) == whole
-    node.write(damaged, whole[:left])
+    node.write(damaged, whole[:remaining])
     steps.four(state="absent", rules=None)
     assert node.snapshot() == before

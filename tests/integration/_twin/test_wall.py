@@ -54,8 +54,14 @@ def test_root_inside_is_a_user_without_rights_outside() -> None:
         return {name: value for name, _colon, value in lines} | {"map": Path("/proc/self/uid_map").read_text().split()}
 
     status = inside(look)
-    kept = f"{sum(1 << one for one in wall_backend.KEPT):016x}"
-    assert [status[name] for name in ("CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Groups")] == [kept, kept, kept, "1", " "]
+    capabilities = f"{sum(1 << one for one in wall_backend.KEPT):016x}"
+    assert [status[name] for name in ("CapPrm", "CapEff", "CapBnd", "NoNewPrivs", "Groups")] == [
+        capabilities,
+        capabilities,
+        capabilities,
+        "1",
+        " ",
+    ]
     user = int(status["map"][1])
     assert status["map"] == ["0", str(user), "1"] and user >= wall_backend.FIRST_USER
 
@@ -257,8 +263,8 @@ isolation_backend.run(lambda _isolated: {}, 60)
 
 def descendants(pid: int) -> set[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children")
-    own = {int(one) for one in children.read_text().split()} if children.exists() else set()
-    return own.union(*map(descendants, own))
+    children_of_process = {int(one) for one in children.read_text().split()} if children.exists() else set()
+    return children_of_process.union(*map(descendants, children_of_process))
 
 
 def test_a_killed_run_leaves_no_process_behind() -> None:
@@ -269,13 +275,13 @@ isolation_backend.run(lambda _isolated: time.sleep(60), 60)
 """
     with subprocess.Popen([sys.executable, "-c", program]) as one:
         end = time.monotonic() + 20
-        while len(own := descendants(one.pid)) < 2 and time.monotonic() < end:
+        while len(children_of_process := descendants(one.pid)) < 2 and time.monotonic() < end:
             time.sleep(0.05)
         time.sleep(0.5)
         one.kill()
-        while any(map(os.path.exists, paths := [f"/proc/{pid}" for pid in own])) and time.monotonic() < end + 10:
+        while any(map(os.path.exists, paths := [f"/proc/{pid}" for pid in children_of_process])) and time.monotonic() < end + 10:
             time.sleep(0.01)
-        assert len(own) == 2 and not any(map(os.path.exists, paths))
+        assert len(children_of_process) == 2 and not any(map(os.path.exists, paths))
 
 
 SMALL = 512 << 20  # bytes; the kernel takes ten seconds for all that a twin may have

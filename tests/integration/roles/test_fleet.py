@@ -255,8 +255,8 @@ def test_no_other_format_replaces_the_file_of_the_report(tmp_path: Path, suffix:
     name = f"run-1.5{suffix}"
     text = "- {hosts: all, gather_facts: false, vars: {kubenode_report: REPORT}, tasks: [{ansible.builtin.debug: {msg: go}}]}"
     assert run_own(tmp_path, text, "node1,", name=name)["totals"] == {"ok": 1}
-    others = {path.name for path in tmp_path.glob("run-*")} - {name}
-    assert others == {f"{name.removesuffix('.json')}{other}" for other in (".xml", ".md", ".html")}
+    other_files = {path.name for path in tmp_path.glob("run-*")} - {name}
+    assert other_files == {f"{name.removesuffix('.json')}{other}" for other in (".xml", ".md", ".html")}
 
 
 def test_of_a_loop_the_items_that_failed_say_why(tmp_path: Path) -> None:

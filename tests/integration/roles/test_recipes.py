@@ -105,9 +105,9 @@ def commands(folder: Path) -> str:
     """The commands of the recipe; the collection is built here, because the node has no way to Galaxy."""
     collection.build(folder)
     given = yaml.safe_load(block("Cluster API on Azure", "yaml"))["preKubeadmCommands"]
-    ours = [one.replace("install kubenode.datapath", "install --offline /srv/collection/*.tar.gz") for one in given]
-    assert ours != given
-    return "\n".join(["set -ex", *ours, ""])
+    offline_lines = [one.replace("install kubenode.datapath", "install --offline /srv/collection/*.tar.gz") for one in given]
+    assert offline_lines != given
+    return "\n".join(["set -ex", *offline_lines, ""])
 
 
 def test_the_commands_before_kubeadm_install_and_run_the_profile(joining: Lab, tmp_path: Path) -> None:

@@ -106,9 +106,9 @@ def test_audits_say_what_the_profile_mends_and_what_is_still_there(site: Site) -
     predicted = site.play("--check", "-vvv", **audited).well()
     assert f"Before: risk {finding}: " in predicted.output and "After: " not in predicted.output
     other = json.dumps([{"source": "fe80::10", "translated": "2001:db8:ffff::10"}])
-    left = site.play(aks_dual_stack_probes=other, **audited).well()
-    assert f"After: {finding} is still there." in left.output
-    said = " ".join(left.output.split())
+    unmended = site.play(aks_dual_stack_probes=other, **audited).well()
+    assert f"After: {finding} is still there." in unmended.output
+    said = " ".join(unmended.output.split())
     assert f"With aks_dual_stack applied, {finding} is still there: " in said, "a warning"
     assert "The packet that is lost: tcp [fe80::1234:5678:9abc]:40000 > " in said
     mended = site.play("-vvv", **audited).well()

@@ -269,9 +269,9 @@ def test_a_node_whose_pods_of_azure_vnet_live_is_drained_and_then_its_files_are_
         pool.node.write(path, text or azure_vnet.conflist("azure-vnet"))
     options: dict[str, Any] = {"kubectl": [str(pool.kubectl)]}
     pool.say(pods=pods("ReplicaSet"), drained=pool.ends(LIVING))
-    left = pool.play(cordon=True, **options).well()
-    assert left.changed == 0 and f"kept {azure_vnet.STATE}: azure-vnet needs it" in left.output
-    assert "pod default/old of azure-vnet lives: drain the node, or set cilium_migration_drain" in left.output
+    undrained = pool.play(cordon=True, **options).well()
+    assert undrained.changed == 0 and f"kept {azure_vnet.STATE}: azure-vnet needs it" in undrained.output
+    assert "pod default/old of azure-vnet lives: drain the node, or set cilium_migration_drain" in undrained.output
     pool.calls()
     foretold = pool.play("--check", drain=True, **options).well()
     assert "pod default/old of azure-vnet lives: kubectl drain evicts it" in foretold.output and foretold.changed == 2
@@ -335,9 +335,9 @@ def test_a_transparent_node_keeps_nothing_but_what_the_report_lists(pool: Pool) 
     played = pool.play().well()
     assert played.changed == 0 and "azure-vnet is configured for the mode transparent" in played.output
     node.ip([f"link delete {LIVING.host_link}"])
-    kept = pool.play(iptables=False).well()
-    assert kept.changed == 1 and not node.exists(azure_vnet.STATE) and not node.exists(azure_vnet.CONFLIST)
-    assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in kept.output
+    without_iptables = pool.play(iptables=False).well()
+    assert without_iptables.changed == 1 and not node.exists(azure_vnet.STATE) and not node.exists(azure_vnet.CONFLIST)
+    assert "To remove it: iptables-nft -w -t nat -D POSTROUTING -j SWIFT" in without_iptables.output
     played = pool.play().well()
     assert played.changed == 1 and "removed rule -j SWIFT in ip nat POSTROUTING (nft): jumps to" in played.output
     assert "SWIFT" not in node.snapshot()["nft"] and "To remove it" not in played.output

@@ -203,10 +203,10 @@ def test_symmetric_gives_enis_their_addresses_and_loosens_nothing(bare: Site) ->
 
 def mark_as_the_cni(node: EniNode, backend: str, mark: str) -> None:
     """The rules of amazon-vpc-cni with AWS_VPC_K8S_CNI_CONNMARK, for the names of the lab's pod links."""
-    own = ["-m", "comment", "--comment", "AWS, primary ENI"]
+    comment = ["-m", "comment", "--comment", "AWS, primary ENI"]
     local = ["-m", "addrtype", "--dst-type", "LOCAL", "--limit-iface-in"]
-    to_mangle(node, backend, "-A", "PREROUTING", "-i", "eth0", *own, *local, "-j", "CONNMARK", "--set-mark", f"{mark}/{mark}")
-    to_mangle(node, backend, "-A", "PREROUTING", "-i", "veth+", *own, "-j", "CONNMARK", "--restore-mark", "--mask", mark)
+    to_mangle(node, backend, "-A", "PREROUTING", "-i", "eth0", *comment, *local, "-j", "CONNMARK", "--set-mark", f"{mark}/{mark}")
+    to_mangle(node, backend, "-A", "PREROUTING", "-i", "veth+", *comment, "-j", "CONNMARK", "--restore-mark", "--mask", mark)
 
 
 def accept_as_calico(node: EniNode, backend: str) -> None:
@@ -293,8 +293,8 @@ def test_the_mark_rule_alone_is_managed_beside_a_cni_that_has_the_rest(aws: Site
     (added,) = set(after["rules -4"]) - set(clean["rules -4"])
     assert added == "1024:\tfrom all fwmark 0x80/0x80 lookup 254 proto 75"
     files = {path for path in set(after["files"]) - set(clean["files"]) if path.startswith("/etc/")}
-    others = {path for path in files if "policy-routes-75" not in path}
-    assert others == {"/etc/kubenode", "/etc/kubenode/.kubenode", "/etc/kubenode/owned-by-eni_policy_routing"} != files
+    other_files = {path for path in files if "policy-routes-75" not in path}
+    assert other_files == {"/etc/kubenode", "/etc/kubenode/.kubenode", "/etc/kubenode/owned-by-eni_policy_routing"} != files
     assert '"manage": ["mark_rule"]' in node.read("/etc/kubenode/policy-routes-75.json"), "for the next boot"
     assert aws.play(**AUTO, manage='["mark_rule"]', state="absent").changed == 1
     assert node.snapshot() == clean
@@ -350,8 +350,8 @@ def test_a_node_where_systemd_does_not_run_is_an_image_and_its_metadata_is_not_a
     assert not aws.metadata.requests
     after = aws.node.snapshot()
     assert {key: after[key] for key in after if key != "files"} == {key: before[key] for key in before if key != "files"}
-    kept = aws.node.read("/etc/kubenode/policy-routes-75.json")
-    assert '"enis": {"layout": "aws_vpc_cni", "cloud": "auto", "pod_interfaces": ["veth-*"]}' in kept
+    policy_file = aws.node.read("/etc/kubenode/policy-routes-75.json")
+    assert '"enis": {"layout": "aws_vpc_cni", "cloud": "auto", "pod_interfaces": ["veth-*"]}' in policy_file
     aws.module(mode="auto", state="absent").run()
     assert aws.node.snapshot() == before
 

@@ -200,8 +200,8 @@ def test_a_folder_stays_with_what_an_operator_put_into_it(tmp_path: Path, monkey
         theirs.write_text("mine\n")
         lived = Mortal(monkeypatch, last).lives(run, machine.resources(ELSEWHERE))
         machine.hold(None)
-        left = {path for path in tree(machine.root / "etc") if path.startswith(("kubenode", "elsewhere"))}
-        assert left == {"kubenode", "kubenode/.kubenode", "kubenode/site"} and theirs.read_text() == "mine\n"
+        remaining = {path for path in tree(machine.root / "etc") if path.startswith(("kubenode", "elsewhere"))}
+        assert remaining == {"kubenode", "kubenode/.kubenode", "kubenode/site"} and theirs.read_text() == "mine\n"
         assert not machine.hold(None)
 
 
@@ -394,8 +394,8 @@ def test_a_boot_never_finds_a_unit_without_what_it_names(
         run(table(root, ONE, True, is_asking=not is_asking))
         lived = Mortal(monkeypatch, last).lives(run, table(root, path, True, is_asking=is_asking))
         unit = (root / f"etc/systemd/system/{TABLE_UNIT}").read_text()
-        named = set(re.findall(r"/etc/kubenode/[\w.]+", unit))
-        assert named and all((root / one[1:]).exists() for one in named)
+        paths = set(re.findall(r"/etc/kubenode/[\w.]+", unit))
+        assert paths and all((root / one[1:]).exists() for one in paths)
 
 
 def test_a_refused_path_leaves_no_record(tmp_path: Path) -> None:

@@ -175,13 +175,13 @@ def test_without_a_primary_one_there_is_no_desired_state() -> None:
 def test_the_file_holds_the_question_and_the_record_the_answer_as_well() -> None:
     rules = [{"priority": 700, "from": "10.0.1.10", "table": 2}]
     record = policy.from_options(75, rules, [], TABLES)._replace(query=Query("enis", AWS))
-    kept = record.for_boot()
-    assert kept == Policy(75, query=Query("enis", AWS), places=record.places)
-    assert kept.text() == '{\n"protocol": 75,\n"enis": {"layout": "aws_vpc_cni", "cloud": "aws"}\n}\n'
-    assert not kept.is_empty and not kept.is_known and record.is_known
-    for one in (record, kept):
+    for_boot = record.for_boot()
+    assert for_boot == Policy(75, query=Query("enis", AWS), places=record.places)
+    assert for_boot.text() == '{\n"protocol": 75,\n"enis": {"layout": "aws_vpc_cni", "cloud": "aws"}\n}\n'
+    assert not for_boot.is_empty and not for_boot.is_known and record.is_known
+    for one in (record, for_boot):
         assert policy.from_text(one.text(), TABLES).text() == one.text()
-        assert policy.from_text(one.text(), TABLES, ()).text() == kept.text()
+        assert policy.from_text(one.text(), TABLES, ()).text() == for_boot.text()
     plain = record._replace(query=None)
     assert plain.for_boot() == plain
     assert policy.from_text(plain.text(), TABLES, ()).text() == Policy(75).text()

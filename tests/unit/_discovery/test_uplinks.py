@@ -144,14 +144,14 @@ def node(routes: t.Sequence[Entry] | None = None, links: t.Mapping[str, Link] | 
     return NodeState(LINKS if links is None else links, parsed or ())
 
 
-def shown(entries: t.Sequence[Entry], state: NodeState) -> tuple[list[str], list[str], dict[str, str]]:
+def plan_lines(entries: t.Sequence[Entry], state: NodeState) -> tuple[list[str], list[str], dict[str, str]]:
     derived = uplinks.rules_and_routes(uplinks.from_option(entries), state)
     desired = policy.from_options(75, derived.rules, derived.routes, {"main": 254})
     return [str(rule) for rule in desired.rules or ()], [str(route) for route in desired.routes or ()], derived.unfit
 
 
 def test_each_uplink_has_a_table_that_is_looked_up_by_mark_and_by_source() -> None:
-    rules, routes, unfit = shown([{"name": "eth0"}, {"name": "eth1", "table": 77}, {"name": "eth9"}], node())
+    rules, routes, unfit = plan_lines([{"name": "eth0"}, {"name": "eth1", "table": 77}, {"name": "eth9"}], node())
     assert rules == [
         "ip rule 1200: from all fwmark 0x2/0x6 lookup 1002",
         "ip rule 1397: from 10.9.1.49 to 10.9.2.0/24 lookup main suppress_prefixlength 24",

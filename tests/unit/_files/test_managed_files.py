@@ -280,8 +280,10 @@ def test_the_diff_shows_rights_where_only_they_differ(tmp_path: Path) -> None:
     hold(path, "text\n")
     path.chmod(0o600)
     outcome = converge([ManagedFiles(Files(), [entry(str(path), "text\n")])], {Plane.PERMANENT}, check=True)
-    (shown,) = outcome.diff()
-    assert shown["before"].startswith(f"# {path}: mode 0600") and shown["after"].startswith(f"# {path}: mode 0644")
+    (entry_of_diff,) = outcome.diff()
+    assert entry_of_diff["before"].startswith(f"# {path}: mode 0600") and entry_of_diff["after"].startswith(
+        f"# {path}: mode 0644"
+    )
 
 
 def test_two_files_share_the_folder_that_is_made_for_them(tmp_path: Path) -> None:
@@ -326,6 +328,6 @@ def test_a_folder_within_an_operators_folder_goes_alone(tmp_path: Path) -> None:
 def test_the_diff_of_a_binary_file_is_its_hash(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(HEADING.encode() + b"\xff\x00")
-    (shown,) = converge([ManagedFiles(Files(), [entry(str(path), "text\n")])], {Plane.PERMANENT}).diff()
-    assert shown["before"].startswith(f"# {path}: {len(HEADING) + 2} bytes, SHA-256 ")
-    assert shown["after"] == HEADING + "text\n"
+    (entry_of_diff,) = converge([ManagedFiles(Files(), [entry(str(path), "text\n")])], {Plane.PERMANENT}).diff()
+    assert entry_of_diff["before"].startswith(f"# {path}: {len(HEADING) + 2} bytes, SHA-256 ")
+    assert entry_of_diff["after"] == HEADING + "text\n"

@@ -29,19 +29,19 @@ UNITS = [
 each_unit = pytest.mark.parametrize("unit", UNITS, ids=["table", "table with a condition", "routes", "addresses"])
 
 
-def named(key: str, unit: BootUnit) -> set[str]:
+def units_of(key: str, unit: BootUnit) -> set[str]:
     """The units after all ``key=`` of a unit."""
     return {word for line in re.findall(rf"^{key}=(.*)$", unit.text, re.MULTILINE) for word in line.split()}
 
 
 @each_unit
 def test_each_unit_comes_before_all_that_starts_kubelet(unit: BootUnit) -> None:
-    assert {*STARTERS, *MORE} <= named("Before", unit)
+    assert {*STARTERS, *MORE} <= units_of("Before", unit)
 
 
 @each_unit
 def test_what_a_unit_comes_after_is_refused_in_before(unit: BootUnit) -> None:
-    after = {name for name in named("After", unit) if not name.endswith(".device")}
+    after = {name for name in units_of("After", unit) if not name.endswith(".device")}
     assert after <= EARLIER
     for name in (*after, "sysinit.target", "basic.target"):
         with pytest.raises(Invalid, match=re.escape("before[0] must be a unit that starts later in the boot than")):

@@ -120,9 +120,9 @@ def test_subnets_of_a_state_file_are_read(listed: Any, subnets: set[str]) -> Non
 
 
 def test_a_network_interface_is_named_by_its_name_or_by_its_key() -> None:
-    own = [{"IP": "10.240.0.4", "Mask": "//8AAA=="}, {"IP": "10.240.0.100"}]
+    own_rule = [{"IP": "10.240.0.4", "Mask": "//8AAA=="}, {"IP": "10.240.0.100"}]
     mac = packed(b"\0\x0d\x3a\1\2\3")
-    links = {"a": {"Name": "eth1", "BridgeName": "azure7", "MacAddress": mac, "IPAddresses": own}, "eth2": {}}
+    links = {"a": {"Name": "eth1", "BridgeName": "azure7", "MacAddress": mac, "IPAddresses": own_rule}, "eth2": {}}
     state = state_file.state_from(json.dumps({"Network": {"ExternalInterfaces": links}}))
     assert state == State((), (Nic("eth1", NODE_MAC, NODE), Nic("eth2")), frozenset({"azure7"}))
 
@@ -235,8 +235,8 @@ LISTED = (fields.prefix("10.240.0.0/24")[1],)
 BRIDGED = Neighbour(POD, "azure0", MAC)
 
 
-def evidence(*interfaces: Interface, **others: Any) -> Evidence:
-    found = {"bridges": frozenset({"azure0"}), "ports": frozenset({"eth0"}), **others}
+def evidence(*interfaces: Interface, **fields: Any) -> Evidence:
+    found = {"bridges": frozenset({"azure0"}), "ports": frozenset({"eth0"}), **fields}
     return Evidence(interfaces=(OWN, NIC, *interfaces), **found)
 
 
@@ -337,9 +337,9 @@ def test_a_right_rule_counts_for_no_pod() -> None:
 def test_of_the_nodes_own_addresses_azure_vnet_answers_for_the_first_alone() -> None:
     virtual = evidence(NIC._replace(addresses=frozenset({"10.240.0.100"})))
     for address, verb in ((NODE, REMOVE), ("10.240.0.100", DOUBTFUL)):
-        own = ListedRule(ARP.text.replace(POD, address).replace(MAC, NODE_MAC))
+        own_rule = ListedRule(ARP.text.replace(POD, address).replace(MAC, NODE_MAC))
         state = State(nics=(Nic("eth0", NODE_MAC, NODE),))
-        verdict = Judge(virtual._replace(states=(state,)), {PREROUTING: (own,)}).rule(PREROUTING, own)
+        verdict = Judge(virtual._replace(states=(state,)), {PREROUTING: (own_rule,)}).rule(PREROUTING, own_rule)
         assert verdict is not None and verdict.verb == verb
 
 
@@ -538,12 +538,12 @@ def test_an_interface_in_the_bridge_is_azure_vnets_without_a_file_and_a_pods_lin
         source = ListedRule(f"-s Unicast -o {name} -j snat --to-src {mac} --snat-arp")
         verdict = Judge(found, {POSTROUTING: (source,)}).rule(POSTROUTING, source)
         assert verdict is not None and (verdict.verb != DOUBTFUL) == is_azures
-    own = ListedRule(ARP.text.replace(POD, NODE).replace(MAC, NODE_MAC))
-    verdict = Judge(found._replace(ports=frozenset({"eth0"})), {PREROUTING: (own,)}).rule(PREROUTING, own)
+    own_rule = ListedRule(ARP.text.replace(POD, NODE).replace(MAC, NODE_MAC))
+    verdict = Judge(found._replace(ports=frozenset({"eth0"})), {PREROUTING: (own_rule,)}).rule(PREROUTING, own_rule)
     assert verdict is not None and verdict.verb == REMOVE
     there = evidence(Interface("", "eth9", OTHER_MAC, frozenset({"10.9.9.9"})))
-    others = ListedRule(own.text.replace(NODE, "10.9.9.9").replace(NODE_MAC, OTHER_MAC))
-    verdict = Judge(there, {PREROUTING: (others,)}).rule(PREROUTING, others)
+    foreign_rule = ListedRule(own_rule.text.replace(NODE, "10.9.9.9").replace(NODE_MAC, OTHER_MAC))
+    verdict = Judge(there, {PREROUTING: (foreign_rule,)}).rule(PREROUTING, foreign_rule)
     assert verdict is not None and verdict.verb == DOUBTFUL
 
 

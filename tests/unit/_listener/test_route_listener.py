@@ -170,8 +170,8 @@ def test_only_a_program_that_changes_our_rules_and_routes_contests_them() -> Non
     programs.append(route(NEWROUTE, 4, flags=REPLACE))
     assert [contests(data) for data in programs] == [True] * 5
     assert not any(contests(data[:12] + u32(0) + data[16:]) for data in programs)  # the port of the kernel
-    others = [link(NEWLINK, "eth1", 7, False), link(DELLINK, "eth1", 7, True), address(DELADDR, 7, "10.0.1.1")]
-    assert not any(map(contests, [*others, address(NEWADDR, 7, "10.0.1.9"), route(NEWROUTE, 2, 254)]))
+    events = [link(NEWLINK, "eth1", 7, False), link(DELLINK, "eth1", 7, True), address(DELADDR, 7, "10.0.1.1")]
+    assert not any(map(contests, [*events, address(NEWADDR, 7, "10.0.1.9"), route(NEWROUTE, 2, 254)]))
     assert not change_event.ChangeEvent("a rule of another program was removed", 812).is_contest
 
 

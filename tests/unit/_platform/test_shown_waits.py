@@ -24,7 +24,7 @@ pytest.importorskip("ansible")
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _waits
 
 
-def shown() -> list[str]:
+def screen_lines() -> list[str]:
     """Run the command by which the controller looks."""
     result = subprocess.run(["sh", "-c", _waits.LOOK], capture_output=True, text=True, check=True)
     return result.stdout.splitlines()
@@ -36,14 +36,14 @@ def meanwhile(run: t.Callable[[], object]) -> list[str]:
     thread.start()
     lines = list[str]()
     while thread.is_alive():
-        lines += shown()
+        lines += screen_lines()
     return lines
 
 
 def test_a_wait_is_seen_and_is_gone_afterwards() -> None:
     with process.waiting("waits for a\ntest " + "x" * 300):
-        assert [line for line in shown() if line.startswith("waits for a test xx")]
-    assert not [line for line in shown() if line.startswith("waits for a test xx")]
+        assert [line for line in screen_lines() if line.startswith("waits for a test xx")]
+    assert not [line for line in screen_lines() if line.startswith("waits for a test xx")]
 
 
 def test_a_program_is_seen_without_its_variables() -> None:

@@ -141,24 +141,24 @@ OTHER_MEANING: dict[str, t.Callable[[dict[str, t.Any]], t.Any]] = {
 }
 
 
-def ours() -> dict[str, t.Any]:
+def own_table() -> dict[str, t.Any]:
     return listing(*copy.deepcopy(NOT_PROBED))
 
 
 @pytest.mark.parametrize("alter", SAME_MEANING.values(), ids=SAME_MEANING.keys())
 def test_a_listing_that_means_the_same_is_equal(alter: t.Callable[[dict[str, t.Any]], t.Any]) -> None:
-    seen = ours()
+    seen = own_table()
     alter(seen)
     assert nft_table.from_listing(seen) == ProbeSnat().table()
 
 
 def test_each_case_alters_a_listing_of_its_own() -> None:
-    check_cases(ours, {**SAME_MEANING, **OTHER_MEANING})
+    check_cases(own_table, {**SAME_MEANING, **OTHER_MEANING})
 
 
 @pytest.mark.parametrize("alter", OTHER_MEANING.values(), ids=OTHER_MEANING.keys())
 def test_a_listing_that_means_something_else_is_not_equal(alter: t.Callable[[dict[str, t.Any]], t.Any]) -> None:
-    seen = ours()
+    seen = own_table()
     alter(seen)
     assert nft_table.from_listing(seen) != ProbeSnat().table()
 

@@ -62,8 +62,8 @@ def test_a_table_needs_nft_so_that_it_comes_after_the_package_and_goes_before() 
     (package, package_options), (table, table_options) = plan(Observation(False), **given)
     assert (package, table) == ("nftables_package", "nftables_probe_snat")
     assert package_options == {"state": "present", "minimum_version": "0.9.8", "service": "ignore", "lock_timeout": 5}
-    shown = ("state", "table", "comment", "boot_condition")
-    assert [table_options[name] for name in shown] == ["present", "mine", "ours", "none"]
+    fields = ("state", "table", "comment", "boot_condition")
+    assert [table_options[name] for name in fields] == ["present", "mine", "ours", "none"]
     for undone in (plan(Observation(False), **{**given, "ipv6": "never"}), plan(Observation(False), **given, state="absent")):
         assert [(module, one["state"]) for module, one in undone] == [(table, "absent"), (package, "absent")]
 

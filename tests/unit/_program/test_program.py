@@ -58,10 +58,10 @@ class Node:
 
     def start(self, name: str | None = None) -> tuple[int, str]:
         """Start a module as the action plugin does. Return its status, and what it printed."""
-        named = {program.PROGRAM: self.name if name is None else name, program.ARCHIVE: str(self.archive)}
+        variables = {program.PROGRAM: self.name if name is None else name, program.ARCHIVE: str(self.archive)}
         result = subprocess.run(
             [sys.executable, "-c", START, str(self.folder)],
-            env={**os.environ, **named, "PYTHONPATH": str(self.payload)}, capture_output=True, text=True, check=False,
+            env={**os.environ, **variables, "PYTHONPATH": str(self.payload)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         return result.returncode, result.stdout.strip() or result.stderr
 

@@ -59,13 +59,15 @@ class Page(HTMLParser):
         return sum(name in (attributes.get("class") or "").split() for _tag, attributes in self.elements)
 
 
-def shown(value: Result, **about: t.Any) -> Page:
+def page_of(value: Result, **about: t.Any) -> Page:
     return Page(trace_page.html(value, about))
 
 
 def test_the_answer_comes_first_and_has_the_colour_of_its_verdict() -> None:
     reply = lost(FILTER, reason="Strict filtering drops it.")
-    read = shown(arrived(rule(), reply=reply, culprit=FILTER, tells_reply=True, reason="It leaves. Its reply is lost: Filtered."))
+    read = page_of(
+        arrived(rule(), reply=reply, culprit=FILTER, tells_reply=True, reason="It leaves. Its reply is lost: Filtered.")
+    )
     classes = [attributes["class"] for _tag, attributes in read.elements if "class" in attributes]
     assert classes[0] == "answer bad"
     for text in ("delivered by veth1, reply dropped", "It leaves. Its reply is lost: Filtered.", FILTER["text"]):
@@ -73,82 +75,82 @@ def test_the_answer_comes_first_and_has_the_colour_of_its_verdict() -> None:
 
 
 def test_a_translation_shows_what_it_changed() -> None:
-    read = shown(arrived(rule(), DNAT, ROUTE, MASQUERADE))
+    read = page_of(arrived(rule(), DNAT, ROUTE, MASQUERADE))
     assert read.count("change") == 2
     changes = "destination 10.96.0.10:80 → 10.244.1.2:8080", "source 192.0.2.7:40000 → 10.0.0.10:40000"
     assert all(change in read.text_of("change") for change in changes)
 
 
 def test_what_connection_tracking_translated_is_a_stage() -> None:
-    assert "connection tracking" in shown(arrived(ROUTE)).text_of("stage")
-    assert "connection tracking" not in shown(arrived(DNAT, ROUTE, MASQUERADE)).text_of("stage")
+    assert "connection tracking" in page_of(arrived(ROUTE)).text_of("stage")
+    assert "connection tracking" not in page_of(arrived(DNAT, ROUTE, MASQUERADE)).text_of("stage")
 
 
 def test_the_boxes_are_places_links_and_stages() -> None:
     reply = arrived(ROUTE, verdict="forwarded", interface="eth0")
-    read = shown(arrived(rule(), rule(), ROUTE, DNAT, MASQUERADE, reply=reply))
+    read = page_of(arrived(rule(), rule(), ROUTE, DNAT, MASQUERADE, reply=reply))
     assert {name: read.count(name) for name in BOXES} == {"place": 4, "node": 2, "link": 4, "stage": 5, "end": 0}
     assert "pod10.244.1.2:8080" in read.text_of("place") and "other machine" in read.text_of("place")
 
 
 def test_a_counter_is_no_box() -> None:
-    read = shown(lost(FILTER, ROUTE, FILTERED))
+    read = page_of(lost(FILTER, ROUTE, FILTERED))
     assert {name: read.count(name) for name in BOXES} == {"place": 1, "node": 1, "link": 1, "stage": 1, "end": 1}
     assert FILTERED["where"] in read.text_of("end") and FILTERED["where"] not in read.text_of("stage")
 
 
 def test_a_packet_without_a_reply_has_the_whole_width() -> None:
     for reply in (None, {"verdict": "dropped", "reason": "Filtered.", "culprit": FILTER}):
-        assert shown(arrived(ROUTE, reply=reply)).count("way") == 1
-    assert shown(arrived(ROUTE, reply=arrived(ROUTE))).count("way") == 2
+        assert page_of(arrived(ROUTE, reply=reply)).count("way") == 1
+    assert page_of(arrived(ROUTE, reply=arrived(ROUTE))).count("way") == 2
     assert "repeat(auto-fit" in CSS, "a column that is not there takes no room"
 
 
 def test_a_packet_that_the_node_sends_or_receives_has_no_place_at_that_end() -> None:
     sent = {**IN, "where": "the node", "text": "tcp the node > 10.244.1.2:8080"}
-    assert shown({**arrived(ROUTE), "steps": [sent, ROUTE, arrived()["steps"][-1]]}).count("place") == 1
-    received = shown({**lost(None, ROUTE), "verdict": "delivered"})
+    assert page_of({**arrived(ROUTE), "steps": [sent, ROUTE, arrived()["steps"][-1]]}).count("place") == 1
+    received = page_of({**lost(None, ROUTE), "verdict": "delivered"})
     assert received.count("place") == 1 and "the node itself receives the packet" in received.text_of("end")
 
 
 def test_the_culprit_is_marked_on_the_path() -> None:
-    step = shown(
+    step = page_of(
         lost({"kind": "rule", "text": f"ip filter: {DROP}"}, rule(), rule("ip filter FORWARD", DROP, "drop"), culprit_step=2)
     )
     assert step.count("guilty") == 2 and DROP in step.text_of("guilty"), "the stage and the step"
-    assert FILTER["text"] in shown(lost(FILTER, ROUTE)).text_of("end")
+    assert FILTER["text"] in page_of(lost(FILTER, ROUTE)).text_of("end")
 
 
 def test_a_packet_that_leaves_and_is_lost_does_not_reach_its_place() -> None:
-    assert "not reached" in shown({**arrived(ROUTE), "verdict": "dropped"}).text_of("place")
+    assert "not reached" in page_of({**arrived(ROUTE), "verdict": "dropped"}).text_of("place")
 
 
 def test_nothing_is_cut_and_everything_wraps() -> None:
     rules = [rule(f"ip nat {number}{'C' * 80}", f"-j {number}{'X' * 400}", "jump " + "V" * 80) for number in range(60)]
-    read = shown(arrived(*rules))
+    read = page_of(arrived(*rules))
     assert all(step[key] in read.text_of("step") for step in rules for key in ("where", "text", "verdict"))
     assert "…" not in read.text and "ellipsis" not in CSS and "overflow-wrap: anywhere" in CSS
 
 
 def test_what_the_evidence_lacks_is_listed() -> None:
     missing = {"fact": "nft", "what": "There may be rules.", "ask": "nft list ruleset", "outcomes": []}
-    read = shown(lost(None, depends_on=[missing], unknown=["U."], assumed=["A."], ignored=["I."]))
+    read = page_of(lost(None, depends_on=[missing], unknown=["U."], assumed=["A."], ignored=["I."]))
     assert all(text in read.text for text in ("What the evidence lacks", "nft list ruleset", "U.", "A.", "I."))
-    assert "What the evidence lacks" not in shown(lost(None)).text
+    assert "What the evidence lacks" not in page_of(lost(None)).text
 
 
 def test_the_evidence_is_described() -> None:
     versions = {"collection": "0.1.0", "kernel": "6.1.0-28", "iptables": "iptables v1.8.9 (nf_tables)", "ipset": None}
-    about = shown(lost(None), node="node7", time="2026-11-26 12:00 UTC", versions=versions, source="the running node").text_of(
+    about = page_of(lost(None), node="node7", time="2026-11-26 12:00 UTC", versions=versions, source="the running node").text_of(
         "about"
     )
     for text in ("node7", "12:00 UTC", "collection 0.1.0, kernel 6.1.0-28, iptables v1.8.9 (nf_tables)", "the running node"):
         assert text in about
-    assert shown(lost(None)).count("about") == 0 and "ipset" not in about
+    assert page_of(lost(None)).count("about") == 0 and "ipset" not in about
 
 
 def test_the_first_task_is_open_and_the_others_are_folded() -> None:
-    read = shown(lost(None, cures=[cure("a", 3, takes_along="More."), cure("b", 1, certain=False)]))
+    read = page_of(lost(None, cures=[cure("a", 3, takes_along="More."), cure("b", 1, certain=False)]))
     assert [attributes.keys() for tag, attributes in read.elements if tag == "details"] == [{"class", "open"}, {"class"}]
     assert "- line: 0\n- line: 1\n- line: 2" in read.text and "More." in read.text
     assert read.text.count("not certain") == 1
@@ -156,7 +158,7 @@ def test_the_first_task_is_open_and_the_others_are_folded() -> None:
 
 def test_each_branch_has_its_share_and_its_path() -> None:
     branches = [{**arrived(), "share": 0.6667}, {**lost(FILTER, ROUTE), "share": 1 / 3}]
-    read = shown(arrived(branches=branches))
+    read = page_of(arrived(branches=branches))
     assert "66.7 % delivered by veth1" in read.text and "33.3 % dropped" in read.text and read.count("way") == 3
 
 
@@ -172,7 +174,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
     about = dict.fromkeys(trace_page.ABOUT, "name")
-    usual, hostile = shown(everywhere("name"), **about), shown(everywhere(name), **dict.fromkeys(trace_page.ABOUT, name))
+    usual, hostile = page_of(everywhere("name"), **about), page_of(everywhere(name), **dict.fromkeys(trace_page.ABOUT, name))
     assert hostile.tags == usual.tags
     assert not any(key.startswith("on") for _tag, attributes in hostile.elements for key in attributes)
     assert name in hostile.text

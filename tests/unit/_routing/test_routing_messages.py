@@ -153,8 +153,8 @@ def test_the_kernel_takes_for_the_rule_to_delete_whatever_has_all_that_is_named(
 
 
 def test_the_kernel_takes_no_rule_of_another_place_or_action_for_the_one_to_delete() -> None:
-    others = [BARE._replace(family=V6), BARE._replace(priority=701), BARE._replace(action=rule.BLACKHOLE)]
-    assert not any(catches(BARE, other) or catches(other, BARE) for other in others)
+    differing = [BARE._replace(family=V6), BARE._replace(priority=701), BARE._replace(action=rule.BLACKHOLE)]
+    assert not any(catches(BARE, other) or catches(other, BARE) for other in differing)
     l3mdev = BARE._replace(l3mdev=True)
     assert catches(BARE, l3mdev) and not catches(l3mdev, BARE)
 

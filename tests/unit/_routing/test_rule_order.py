@@ -58,7 +58,7 @@ def hold(kernel: FakeNetlink, *rules: Rule, check: bool = False) -> tuple[Outcom
     return outcome, outcome.report(state)
 
 
-def ours(kernel: FakeNetlink) -> list[Rule]:
+def own_rules(kernel: FakeNetlink) -> list[Rule]:
     return [one for one, owner in kernel.rules() if owner == OURS]
 
 
@@ -83,7 +83,7 @@ class Packets:
 def test_another_order_is_a_change_and_is_reported_as_what_is_done() -> None:
     kernel = node(*THREE)
     outcome, state = hold(kernel, MARKED, WIDE, NARROW)
-    assert outcome.changed and ours(kernel) == [MARKED, WIDE, NARROW]
+    assert outcome.changed and own_rules(kernel) == [MARKED, WIDE, NARROW]
     report = state.rules.report()
     assert (report["added"], report["removed"], report["kept"]) == (
         [str(WIDE), str(NARROW)],
@@ -105,7 +105,7 @@ def test_check_mode_says_the_same() -> None:
 def test_a_rule_that_was_deleted_and_added_again_stands_where_it_was() -> None:
     kernel = node(NARROW, MARKED, WIDE)
     _outcome, state = hold(kernel, *THREE)
-    assert ours(kernel) == list(THREE) and state.rules.kept == 1
+    assert own_rules(kernel) == list(THREE) and state.rules.kept == 1
 
 
 def test_rules_of_different_priorities_have_no_order() -> None:
@@ -196,7 +196,7 @@ def test_a_rule_that_cannot_come_before_a_foreign_one_is_refused_where_a_packet_
     assert kernel.messages == 0
     harmless = rule(from_="192.0.2.1", table=7)
     hold(kernel, harmless, WIDE)
-    assert ours(kernel) == [harmless]
+    assert own_rules(kernel) == [harmless]
 
 
 def test_a_rule_that_would_step_behind_a_foreign_one_is_refused_before_anything_is_sent() -> None:
@@ -205,10 +205,10 @@ def test_a_rule_that_would_step_behind_a_foreign_one_is_refused_before_anything_
     kernel = node(marked, WIDE, foreign=[NARROW])
     with pytest.raises(Refusal, match=r"rules\[0\] cannot be placed before rules\[1\]"):
         hold(kernel, marked, NARROW)
-    assert kernel.messages == 0 and ours(kernel) == [marked, WIDE]
+    assert kernel.messages == 0 and own_rules(kernel) == [marked, WIDE]
     kernel = node(WIDE, marked, foreign=[NARROW])
     hold(kernel, marked, NARROW)
-    assert ours(kernel) == [marked]
+    assert own_rules(kernel) == [marked]
 
 
 # Rules that cannot be read
@@ -219,7 +219,7 @@ UNREADABLE = WIDE._replace(opaque=b"its message")
 
 def note_loss(kernel: FakeNetlink, lost: list[Change]) -> None:
     """Record a deletion of the unreadable rule."""
-    if UNREADABLE not in ours(kernel):
+    if UNREADABLE not in own_rules(kernel):
         lost.append(Change(DELETE, 0))
 
 
@@ -229,9 +229,9 @@ def test_a_rule_of_our_tag_that_cannot_be_read_is_neither_deleted_nor_taken_for_
         lost: list[Change] = []
         kernel.after = functools.partial(note_loss, kernel, lost)
         hold(kernel)
-        assert ours(kernel) == [UNREADABLE] and not lost
+        assert own_rules(kernel) == [UNREADABLE] and not lost
         hold(kernel, MARKED)
-        assert ours(kernel) == [UNREADABLE, MARKED]
+        assert own_rules(kernel) == [UNREADABLE, MARKED]
 
 
 @pytest.mark.parametrize("owner", [OURS, THEIRS])
@@ -266,19 +266,19 @@ def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
 ) -> None:
     current, foreign, desired = lists
     kernel = node(*current, foreign=foreign)
-    before, others = kernel.rules(), kernel.not_of(OURS)
-    plan_before = ours(kernel)
+    before, foreign_rules = kernel.rules(), kernel.not_of(OURS)
+    plan_before = own_rules(kernel)
     try:
         outcome, _state = hold(kernel, *desired)
     except Refusal:
         assert kernel.rules() == before
         return
-    wanted = [one for one in desired if one in ours(kernel)]
+    wanted = [one for one in desired if one in own_rules(kernel)]
     assert set(desired) - set(wanted) <= set(foreign) - set(current)
-    for place in {one.place for one in ours(kernel)}:
-        found, listed = ([one for one in some if one.place == place] for some in (ours(kernel), wanted))
+    for place in {one.place for one in own_rules(kernel)}:
+        found, listed = ([one for one in some if one.place == place] for some in (own_rules(kernel), wanted))
         assert found == listed or (sorted(found) == sorted(listed) and not rule_order.counts(found))
-    assert kernel.not_of(OURS) == others
+    assert kernel.not_of(OURS) == foreign_rules
     sent = kernel.messages
     assert not hold(kernel, *desired)[0].changed and kernel.messages == sent
     for _resource, plan in outcome.plans:
@@ -287,7 +287,7 @@ def test_any_order_is_brought_about_and_undone_and_no_foreign_rule_moves(
                 kernel.perform(step.undo)
             except Failure as failure:
                 assert "stands behind" in str(failure)
-    assert ours(kernel) == plan_before and kernel.not_of(OURS) == others
+    assert own_rules(kernel) == plan_before and kernel.not_of(OURS) == foreign_rules
 
 
 @pytest.mark.thorough
@@ -298,7 +298,7 @@ def test_a_plan_that_is_killed_half_way_is_completed_or_undone(
 ) -> None:
     current, _foreign, desired = lists
     kernel = node(*current)
-    former = ours(kernel)
+    former = own_rules(kernel)
     state = LivePolicy(kernel, policy.Policy(OURS, tuple(desired)))
     steps = state.plan(state.observe()).steps
     assume(steps)
@@ -307,11 +307,11 @@ def test_a_plan_that_is_killed_half_way_is_completed_or_undone(
     kernel.sender(OURS)(messages[: data.draw(st.integers(0, len(messages)))])
     if data.draw(st.booleans()):
         hold(kernel, *desired)
-        assert sorted(ours(kernel)) == sorted(desired)
+        assert sorted(own_rules(kernel)) == sorted(desired)
         assert not hold(kernel, *desired)[0].changed
     else:
         kernel.perform(steps[0].undo)
-        assert ours(kernel) == former and kernel.verify(steps[0].undo) == []
+        assert own_rules(kernel) == former and kernel.verify(steps[0].undo) == []
 
 
 @pytest.mark.parametrize("sent", range(4))
@@ -327,10 +327,10 @@ def test_a_rule_that_only_stepped_behind_is_there_once_after_a_kill(sent: int, i
     kernel.sender(OURS)(messages[:sent])
     if is_undone:
         kernel.perform(step.undo)
-        assert ours(kernel) == [WIDE, rule()] and kernel.verify(step.undo) == []
+        assert own_rules(kernel) == [WIDE, rule()] and kernel.verify(step.undo) == []
     else:
         hold(kernel, WIDE)
-        assert ours(kernel) == [WIDE]
+        assert own_rules(kernel) == [WIDE]
 
 
 def test_undoing_leaves_away_what_another_program_has_removed_since() -> None:
@@ -339,7 +339,7 @@ def test_undoing_leaves_away_what_another_program_has_removed_since() -> None:
     kernel.perform(step)
     kernel.held_rules.remove((MARKED, OURS))
     kernel.perform(step.inverse())
-    assert ours(kernel) == [WIDE, NARROW] and kernel.verify(step.inverse()) == []
+    assert own_rules(kernel) == [WIDE, NARROW] and kernel.verify(step.inverse()) == []
 
 
 def test_a_rule_that_comes_back_behind_a_foreign_one_is_told() -> None:
@@ -351,7 +351,7 @@ def test_a_rule_that_comes_back_behind_a_foreign_one_is_told() -> None:
     with pytest.raises(Failure) as error:
         kernel.perform(undo)
     assert said in str(error.value) and said in kernel.verify(undo)[0]
-    assert ours(kernel) == [WIDE]
+    assert own_rules(kernel) == [WIDE]
 
 
 def test_an_order_that_is_not_back_is_said() -> None:
@@ -381,7 +381,7 @@ def test_a_packet_meets_the_old_order_or_the_new_one(one: list[int], other: list
     wrong: list[t.Any] = []
 
     def look() -> None:
-        now = packets.decisions(ours(kernel))
+        now = packets.decisions(own_rules(kernel))
         wrong.extend(found for found in zip(now, old, new) if found[0] not in found[1:])
 
     kernel.after = look
@@ -402,7 +402,7 @@ def test_a_rule_that_names_less_goes_right_after_those_before_it_that_the_kernel
     kernel.before = made.append
     made.clear()
     hold(kernel, WIDE, MARKED)
-    assert ours(kernel) == [WIDE, MARKED]
+    assert own_rules(kernel) == [WIDE, MARKED]
     assert made == [Change(ADD, WIDE), Change(ADD, MARKED), *(Change(DELETE, one) for one in (MARKED, WIDE, general))]
 
 

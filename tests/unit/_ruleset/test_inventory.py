@@ -85,10 +85,10 @@ def test_a_whole_listing_has_what_the_kernel_counts() -> None:
     ],
 )
 def test_a_table_of_which_the_kernel_has_more_is_named(changed: Chain, table: str, sentence: str) -> None:
-    others = [
+    other_listings = [
         chain for chain in KERNEL if (chain.family, chain.table, chain.name) != (changed.family, changed.table, changed.name)
     ]
-    assert differences(*others, changed) == [(table, sentence)]
+    assert differences(*other_listings, changed) == [(table, sentence)]
 
 
 def test_a_set_that_has_other_elements_is_named() -> None:

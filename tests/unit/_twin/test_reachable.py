@@ -20,7 +20,7 @@ UDP = TCP._replace(protocols=frozenset(["udp"]))
 ANY_PORT = TCP._replace(ports=None)
 
 
-def kept(flow: Flow = TCP, **of_node: Any) -> Blueprint:
+def reachable_part(flow: Flow = TCP, **of_node: Any) -> Blueprint:
     return reachable.reduced(blueprint.draw(Snapshot.of(of_node)), flow)
 
 
@@ -85,28 +85,28 @@ EVERY = {"own", "other", "http", "https"}
     ],
 )
 def test_chains_of_nft(flow: Flow, text: str, expected: set[str]) -> None:
-    assert chains(kept(flow, nftables_text=text).ruleset_text) == expected
+    assert chains(reachable_part(flow, nftables_text=text).ruleset_text) == expected
 
 
 def test_a_map_that_no_packet_looks_up_has_no_elements() -> None:
-    text = kept(nftables_text=ruleset("ip daddr @addresses counter")).ruleset_text
+    text = reachable_part(nftables_text=ruleset("ip daddr @addresses counter")).ruleset_text
     assert "map addresses" in text and not chains(text) and "elements" not in text
 
 
 def test_statements_behind_the_elements_of_a_map_stay() -> None:
     text = ruleset(ADDRESSES).replace("other }\n", "other }\n\t\tflags timeout\n")
-    assert "goto own }\nflags timeout\n}\n" in kept(nftables_text=text).ruleset_text
+    assert "goto own }\nflags timeout\n}\n" in reachable_part(nftables_text=text).ruleset_text
 
 
 def test_elements_and_sets_go_with_their_chains() -> None:
     sets = "\tset used {\n\t\ttype ipv4_addr\n\t}\n\tset unused {\n\t\ttype ipv4_addr\n\t}\n"
-    text = kept(nftables_text=ruleset(f"ip saddr @used counter\n\t\t{ADDRESSES}", sets)).ruleset_text
+    text = reachable_part(nftables_text=ruleset(f"ip saddr @used counter\n\t\t{ADDRESSES}", sets)).ruleset_text
     assert "set used" in text and "unused" not in text and "map ports" not in text
     assert re.findall(r"10\.96\S+.*", text) == ['10.96.0.1 . tcp . 80 comment "a, b : c" : goto own }']
     last = TCP._replace(addresses=frozenset((packed("10.96.0.2"),)))
-    text = kept(last, nftables_text=ruleset(ADDRESSES)).ruleset_text
+    text = reachable_part(last, nftables_text=ruleset(ADDRESSES)).ruleset_text
     assert re.findall(r"elements = [^}]*}\n}\n", text) == ["elements = {\n10.96.0.2 . tcp . 80 : goto other }\n}\n"]
-    text = kept(UDP, nftables_text=ruleset(ADDRESSES)).ruleset_text
+    text = reachable_part(UDP, nftables_text=ruleset(ADDRESSES)).ruleset_text
     assert "map addresses" in text and "elements" not in text
 
 
@@ -173,13 +173,13 @@ WHOLE_KEY = lookup(header("daddr"), {"meta": {"key": "l4proto"}}, header("dport"
     ],
 )
 def test_chains_of_nft_s_objects(base: tuple[Any, ...], expected: set[str]) -> None:
-    found = kept(nftables=objects(*base)).ruleset
+    found = reachable_part(nftables=objects(*base)).ruleset
     assert {entry["chain"]["name"] for entry in found if "chain" in entry} - {"base"} == expected
     assert {entry["rule"]["chain"] for entry in found if "rule" in entry} - {"base"} == expected
 
 
 def test_a_map_without_an_element_that_can_match_has_none() -> None:
-    found = kept(UDP, nftables=objects(WHOLE_KEY)).ruleset
+    found = reachable_part(UDP, nftables=objects(WHOLE_KEY)).ruleset
     assert [entry["map"] for entry in found if "map" in entry] == [
         {"family": "ip", "table": "t", "name": "addresses", "map": "verdict"}
     ]
@@ -208,7 +208,7 @@ def test_a_map_without_an_element_that_can_match_has_none() -> None:
 )
 def test_rules_of_iptables(rule: str, is_kept: bool) -> None:
     save = f"*nat\n:PREROUTING ACCEPT [0:0]\n:SVC - [0:0]\n-A PREROUTING {rule}\n-A SVC -j MARK --set-mark 1\nCOMMIT\n"
-    ((_program, text),) = kept(iptables=[{"family": "ip", "table": "nat", "backend": "nft", "save": save}]).restores
+    ((_program, text),) = reachable_part(iptables=[{"family": "ip", "table": "nat", "backend": "nft", "save": save}]).restores
     assert text == (save if is_kept else "*nat\n:PREROUTING ACCEPT [0:0]\nCOMMIT\n")
 
 
@@ -230,7 +230,7 @@ def test_translations_of_iptables_lead_to_rules_of_other_tables(translation: str
     tables = [
         {"family": "ip", "backend": "nft", "table": name, "save": save} for name, save in (("nat", nat), ("filter", filtering))
     ]
-    found = kept(iptables=tables, nftables_text=ruleset(ADDRESSES))
+    found = reachable_part(iptables=tables, nftables_text=ruleset(ADDRESSES))
     assert ("-j DROP" in found.restores[0][1], "other" in chains(found.ruleset_text)) == (is_kept, is_kept)
 
 
@@ -238,5 +238,5 @@ def test_translations_of_iptables_lead_to_rules_of_other_tables(translation: str
 def test_ports_of_replies_count_where_replies_come(hook: str, is_kept: bool) -> None:
     table = "nat" if hook == "PREROUTING" else "filter"
     save = f"*{table}\n:{hook} ACCEPT [0:0]\n-A {hook} -p tcp -m tcp --dport 443 -j ACCEPT\nCOMMIT\n"
-    ((_program, text),) = kept(iptables=[{"family": "ip", "table": table, "backend": "nft", "save": save}]).restores
+    ((_program, text),) = reachable_part(iptables=[{"family": "ip", "table": table, "backend": "nft", "save": save}]).restores
     assert ("--dport 443" in text) == is_kept
