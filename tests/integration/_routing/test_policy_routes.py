@@ -854,7 +854,7 @@ def test_what_only_the_next_boot_forgot_can_be_undone_now(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("damaged", [PATH, RECORD])
-@pytest.mark.parametrize("left", [-20, 0], ids=["cut off", "empty"])
+@pytest.mark.parametrize("remaining", [-20, 0], ids=["cut off", "empty"])
 def test_a_list_that_cannot_be_read_is_not_forgotten(lab: Lab, damaged: str, remaining: int) -> None:
     node: NamespaceNode = lab.node("node1")
     before, steps = node.snapshot(), Steps(node, "policy_routes", {"rules": RULES[:1]})
