@@ -12,6 +12,8 @@ import itertools
 import typing as t
 
 from .._audit.suspicion import ERROR, NOTE, RISK
+from .._core import form
+from .._core.form import LINE
 from .._core.printable import counted
 from .._trace.answer import Answer, Branch, Cure, Dependency, Step, Way
 from . import findings, passage, trace_result
@@ -25,6 +27,16 @@ SEVERITIES = {ERROR: RED, RISK: YELLOW, NOTE: FAINT}
 MOST_LINES = 25  # before the steps, which a terminal shows at once
 FRAME = 2  # lines of a section besides its entries: an empty one and the title
 BELOW = ("", "Below the steps: {}")
+EXPLANATION = form.record(
+    {
+        "packet": LINE,
+        "guilty": form.many(form.record({"text": LINE, "undo": LINE})),
+        "verdict": form.record({"before": LINE, "after": LINE}),
+        "certain": form.FLAG,
+        "reason": LINE,
+        "is_undone": form.perhaps(form.FLAG),
+    }
+)
 UNDONE = ("With these alone it does not arrive.", "With these the packet arrives: they were tried in a copy of the node.")
 Paint = t.Callable[[str, str], str]  # gives words a colour
 
@@ -38,9 +50,10 @@ class Section(t.NamedTuple):
 
 def trace(answer: trace_result.Data, *, colours: bool = False) -> str:
     """Return an answer as text. Raises Refused."""
-    paint, explained = _painter(colours), answer.get("explanation")
-    since = [*_explained(explained, paint), ""] if isinstance(explained, dict) else []
-    return _text([*since, *_Writer(paint).lines(trace_result.read(answer))])
+    paint = _painter(colours)
+    lines = _Writer(paint).lines(trace_result.read(answer))
+    explained = form.inside("result.explanation", form.perhaps(EXPLANATION), answer.get("explanation"))
+    return _text([*_explained(explained, paint), "", *lines] if explained else lines)
 
 
 def audit(result: findings.Data, *, colours: bool = False) -> str:
@@ -49,9 +62,9 @@ def audit(result: findings.Data, *, colours: bool = False) -> str:
 
 
 def explanation(result: t.Mapping[str, t.Any], *, colours: bool = False) -> str:
-    """Return an explanation of what changed, or those of several paths, as text."""
+    """Return an explanation of what changed, or those of several paths, as text. Raises Refused."""
     paint = _painter(colours)
-    paths = result.get("paths") or [result]
+    paths = [form.inside("result", EXPLANATION, path) for path in result.get("paths") or [result]]
     lines = [line for number, path in enumerate(paths) for line in (*([""] if number else []), *_explained(path, paint))]
     notes = [Section("Ignored", [[line] for line in result.get("ignored") or ()])]
     return _text([*lines, *_sections(notes, paint)])
