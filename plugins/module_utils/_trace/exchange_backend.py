@@ -114,7 +114,7 @@ class Exchange:
         isolated: Isolated,
         run: process.Runner,
         planned: Plan,
-        quiet: float = QUIET,
+        quiet: int = QUIET,
     ) -> None:
         self._run = run
         self._snapshot, packets, self._changes, self._drawn = planned

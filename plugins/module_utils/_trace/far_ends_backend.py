@@ -12,7 +12,6 @@ import contextlib
 import select
 import socket
 import struct
-import time
 import typing as t
 
 from .._core import fields
@@ -32,16 +31,18 @@ PACKET_OUTGOING = 4  # include/uapi/linux/if_packet.h
 IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
 IP_MTU_DISCOVER, IPV6_MTU_DISCOVER, PMTUDISC_DONT, PMTUDISC_DO = 10, 23, 0, 2
 UDP_HEADER = 8  # bytes
-QUIET = 0.002  # seconds; the kernel processes a packet before the call that sends it returns, unless it waits for a neighbour
-PATIENCE, LOOKS = 0.5, 50  # seconds, and looks, without any sign of the packet: a machine that stood still looked once
-LIMIT = 5.0  # seconds for a packet with all packets that it causes
+LOOK = 2  # milliseconds of a look at what arrives; of a busy machine it is longer, where a clock would end the wait too early
+# Looks at which nothing arrives: behind what explains how the packet's way ends, and without that. The kernel processes a packet
+# before the call that sends it returns, unless it waits for a neighbour.
+QUIET, PATIENCE = 1, 200
+MOST_LOOKS, MOST_MESSAGES = 2500, 50_000  # for a packet with all packets that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
 
 
 class FarEnds:
     """packets: a packet socket in the world. names: links by index, which is the same in the world.
 
-    neighbour: returns the MAC address that answers on a link for an address; None if none does. quiet: seconds without a sign of
+    neighbour: returns the MAC address that answers on a link for an address; None if none does. quiet: looks without a sign of
     the packet after which its way is over; 0 for the first sign that explains how it ends, after which a copy may come.
     """
 
@@ -50,7 +51,7 @@ class FarEnds:
         packets: socket.socket,
         names: t.Mapping[int, str],
         neighbour: t.Callable[[str, bytes], bytes | None],
-        quiet: float = QUIET,
+        quiet: int = QUIET,
     ) -> None:
         self._packets, self._quiet = packets, quiet
         self._names = names
@@ -89,11 +90,12 @@ class FarEnds:
         self._resolved.clear()
         for data in frame.requests(request, mac):
             self._write(link, data)
-        end, looks = time.monotonic() + PATIENCE, 0
-        while (link, request.target) not in self._resolved and (time.monotonic() < end or looks < LOOKS):
-            looks += 1
+        quiet = 0
+        for _look in range(MOST_LOOKS):
+            if (link, request.target) in self._resolved or quiet >= PATIENCE:
+                break
             if not self._drain([], [], events):
-                self._poll.poll(QUIET * 1000)
+                quiet += not self._poll.poll(LOOK)
         return self._resolved.get((link, request.target)), events
 
     def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
@@ -108,20 +110,17 @@ class FarEnds:
                 packet = self._send_from_node(packet)
             except OSError as problem:
                 error = problem.strerror or str(problem)
-        started = last = time.monotonic()
-        looks = 0
+        looks = quiet = messages = 0
         while True:
-            looks += 1
-            if self._drain(frames, solicitations, events):
-                last, looks = time.monotonic(), 0
-            now = time.monotonic()
-            is_late = now - started > LIMIT
-            moved = _moved(before) if is_late or now - last >= self._quiet else {}
+            arrived = self._drain(frames, solicitations, events)
+            looks, messages = looks + 1, messages + arrived
+            quiet = 0 if arrived else quiet
+            is_late = looks > MOST_LOOKS or messages > MOST_MESSAGES
+            moved = _moved(before) if is_late or quiet >= self._quiet else {}
             observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
-            is_over = now - last >= self._quiet if is_explained(observation) else now - last >= PATIENCE and looks >= LOOKS
-            if is_late or is_over:
+            if is_late or quiet >= (self._quiet if is_explained(observation) else PATIENCE):
                 break
-            self._poll.poll(QUIET * 1000)
+            quiet += not self._poll.poll(LOOK)
         unanswered = [solicitation for solicitation in solicitations if not solicitation.is_answered]
         wire.exchange(
             [
@@ -131,10 +130,10 @@ class FarEnds:
         )
         return observation
 
-    def _drain(self, frames: list[tuple[str, Frame]], solicitations: list[Solicitation], events: list[Event]) -> bool:
-        """Read all that has arrived, and answer requests. Return False if nothing had arrived."""
-        is_any = False
-        while True:
+    def _drain(self, frames: list[tuple[str, Frame]], solicitations: list[Solicitation], events: list[Event]) -> int:
+        """Read what has arrived, and answer requests. Return how many frames and messages it was."""
+        count = 0
+        while count < MOST_MESSAGES:
             try:
                 data, (name, _protocol, direction, *_rest) = self._packets.recvfrom(65535)
             except BlockingIOError:
@@ -142,7 +141,7 @@ class FarEnds:
             link = self._names.get(int(name[1:])) if name[1:].isdigit() else None
             if direction == PACKET_OUTGOING or link is None:
                 continue
-            is_any = True
+            count += 1
             received = frame.read(data)
             if isinstance(received, Request):
                 mac = self._neighbour(link, received.target)
@@ -154,12 +153,12 @@ class FarEnds:
             elif received:
                 frames.append((link, received))
         with contextlib.suppress(BlockingIOError):
-            while True:
+            while count < MOST_MESSAGES:
                 for message in messages(self._receive()):
                     if message.kind == nfnetlink.TRACE:
-                        is_any = True
+                        count += 1
                         events.append(kernel_events.event(message.body))
-        return is_any
+        return count
 
     def _receive(self) -> bytes:
         try:

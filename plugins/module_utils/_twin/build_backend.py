@@ -40,7 +40,7 @@ from .substitutions import SETTING, gap, replaced
 LOOPBACK_INDEX = 1  # of every network namespace (LOOPBACK_IFINDEX)
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
 REMOVED = 250  # links at a time
-CARRIERS, PAUSE = 2.0, 0.002  # seconds for the kernel's linkwatch, which waits for its lock; between two looks
+LOOKS, PAUSE = 5000, 0.002  # looks whether the kernel's linkwatch, which waits for its lock, has noticed; seconds between two
 # New links take the values of default. The kernel adds no addresses to them, and limits no ICMP errors.
 FIRST = (
     ("net/ipv6/conf/default/addr_gen_mode", 1),
@@ -250,16 +250,15 @@ def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[A
 
 
 def await_carriers(links: t.Sequence[NewLink]) -> None:
-    """Wait until the kernel has taken notice of the carriers. Until then it drops what leaves by a link, without a word."""
+    """Wait until the kernel has noticed the carriers: before, it drops what leaves by a link, without a word. Raises Failure."""
     awaited = {link.number for link in links if link.kind == "veth" and link.is_up and link.has_carrier}
     up = {link.number for link in links if link.is_up}
     awaited |= {link.master for link in links if link.number in awaited and link.master in up}
-    end = time.monotonic() + CARRIERS
-    while (
-        awaited - link_messages.operational_links(routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC))
-        and time.monotonic() < end
-    ):
+    for _look in range(LOOKS):
+        if awaited <= link_messages.operational_links(routing_backend.dump(routing_backend.GETLINK, socket.AF_UNSPEC)):
+            return
         time.sleep(PAUSE)
+    raise Failure("the kernel has not noticed that links of the twin are up. Run again when the machine is less busy")
 
 
 def remove_links(isolated: Isolated, count: int) -> None:
