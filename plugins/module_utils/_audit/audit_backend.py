@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import time
 import typing as t
 
 from .._core import fields, playbook_task
@@ -26,6 +25,7 @@ from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
 from .._trace.packet import OUTSIDE, from_options
+from .._trace.work_backend import Work
 from .._twin import assumptions, snapshot_form, substitutions, worlds
 from . import catalogue, need, path_checks, service, sweep_backend
 from .context import Context
@@ -49,7 +49,7 @@ from .suspicion import (
 )
 from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate, Sent
 
-SECONDS = 20.0  # in which the last trial begins
+MOST_WORK = 20_000  # units of work_backend, after which no trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
 NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
 # An audit is about the node, whatever the pods have that no output shows. What a cloud may drop is lost for it.
@@ -342,7 +342,7 @@ def _untried(check: Check, suspicion: Suspicion) -> Finding:
 
 
 def _again(check: Check) -> str:
-    """Return what asks for a check alone, which gets all the time."""
+    """Return what asks for a check alone, to which all twins are left."""
     return f"datapath_audit with checks: [{check.id}]"
 
 
@@ -358,7 +358,7 @@ class _Prover:
 
     def __init__(self, audit: Audit, node: Node, run: process.Runner, looks: t.Sequence[_Look]) -> None:
         self._audit, self._node, self._run = audit, node, run
-        self._end = time.monotonic() + SECONDS
+        self._work = Work()
         self._judgements: dict[str, trace_backend.Judgement] = {}  # several checks send the same packet
         self._fates: dict[str, Fate] = {}
         self._harms: dict[str, str] = {}  # by changes
@@ -385,8 +385,12 @@ class _Prover:
                 sent[repr(trial.packet)] = packet, trial.missed or sent.get(repr(trial.packet), (packet, None))[1]
         audit = self._audit
         assume = {**ASSUMED, **audit.assume}
-        fates = sweep_backend.fates(audit.snapshot, [*sent.values()], assume, self._run, audit.is_own, changes)
+        fates = sweep_backend.fates(audit.snapshot, [*sent.values()], assume, self._run, audit.is_own, self._work, changes)
         return dict(zip(sent, fates))
+
+    @property
+    def _is_over(self) -> bool:
+        return self._work.done > MOST_WORK
 
     @functools.cached_property
     def _sample(self) -> list[Trial]:
@@ -417,12 +421,18 @@ class _Prover:
         return [*path_checks.of_operators(self._node), *of_shapes.values()]
 
     def _harm(self, changes: t.Sequence[changes_backend.Change]) -> str:
-        """Return which path that packets pass now changes end, as a sentence; empty if they end none, or if that is not known."""
+        """Return which path that packets pass now changes end, or why this was not tried; empty if they end none, or if no twin
+        can have all packets.
+        """
         key = repr((*changes,))
         if key not in self._harms:
             self._harms[key] = ""
-            with contextlib.suppress(Failure, Invalid, Unobserved):  # that one packet has a twin does not mean that all have
+            try:
                 self._harms[key] = self._ended(changes)
+            except Failure as failure:
+                self._harms[key] = f"Whether it ends other paths was not tried, because the twin of these failed: {failure}."
+            except (Invalid, Unobserved):  # that one packet has a twin does not mean that all have
+                pass
         return self._harms[key]
 
     def _ended(self, changes: t.Sequence[changes_backend.Change]) -> str:
@@ -454,8 +464,8 @@ class _Prover:
         fate = self._fates.get(repr(trial.packet))
         if fate and fate.outcome == ARRIVES and _is_alone(trial):
             return None
-        if time.monotonic() > self._end:
-            reason = f"as an audit tries packets for at most {SECONDS:g} s"
+        if self._is_over:
+            reason = "as another twin hung" if self._work.has_hung else f"as the twins of an audit do {MOST_WORK} units of work"
             return _not_tried(finding, reason, _again(check))
         try:
             return self._proved(finding, trial, suspicion.remedy)
@@ -464,11 +474,11 @@ class _Prover:
 
     def _harmless(self, finding: Finding) -> Finding:
         """Return a finding that no packet shows, without its remedy if that ends the path of one."""
-        remedy = finding.remedy if self._audit.wants_remedies and time.monotonic() < self._end else None
+        remedy = finding.remedy if self._audit.wants_remedies and not self._is_over else None
         harm = ""
         with contextlib.suppress(Invalid):  # of a remedy that is no change of a twin
             harm = self._harm(_changes(remedy)) if remedy else ""
-        what = f"{finding.what} {_named(remedy)} does not help: {harm}" if remedy and harm else finding.what
+        what = f"{finding.what} {_named(remedy)} is not offered: {harm}" if remedy and harm else finding.what
         return finding._replace(remedy=None if harm else finding.remedy, what=what)
 
     def lost_paths(self, check: Check, paths: t.Sequence[Suspicion], others: t.Sequence[Finding]) -> t.Iterator[Finding]:
@@ -573,7 +583,7 @@ class _Prover:
         tried = (*([Attempt(_named(remedy), harm)] if harm and remedy else ()), *tried)
         ask = remedy.ask if remedy and not cure else ""
         added = [service.sentence(trial.pod)] if trial.pod else []
-        what = " ".join([finding.what, *added, *(f"{each.change} does not help: {each.reason}" for each in tried if not cure)])
+        what = " ".join([finding.what, *added, *(f"{each.change} is not offered: {each.reason}" for each in tried if not cure)])
         packet = entrance.packet({**trial.packet}, self._audit.snapshot)
         finding = finding._replace(what=what, proof=TWIN, packet=packet.line, way=way, remedy=cure, ask=ask, trial=trial)
         return finding if is_certain else finding._replace(unless=_open_facts(answer), ask=ask or _asks(answer))
@@ -596,7 +606,7 @@ class _Prover:
 
         What cured another packet is tried first.
         """
-        if time.monotonic() > self._end or not self._audit.wants_remedies:
+        if self._is_over or not self._audit.wants_remedies:
             return None, ()
         answer = self._judgement(trial).with_cures(
             self._cured, lambda cure: self._harm(cure.changes) or self._rest(trial, cure.changes)
@@ -615,7 +625,7 @@ class _Prover:
     def _judgement(self, trial: Trial, changes: tuple[changes_backend.Change, ...] = ()) -> trace_backend.Judgement:
         key = repr((trial._replace(culprit=None, is_shown_by_remedy=False, first=(), missed=None), changes))
         if key not in self._judgements:
-            self._judgements[key] = trace_backend.judge(question(self._audit, trial, changes), self._run)
+            self._judgements[key] = trace_backend.judge(question(self._audit, trial, changes), self._run, self._work)
         return self._judgements[key]
 
 

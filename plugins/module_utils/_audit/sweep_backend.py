@@ -21,13 +21,13 @@ from .._trace.certainty import Exploration
 from .._trace.culprit import NoRoute
 from .._trace.exchange_backend import Changes
 from .._trace.packet import Packet
-from .._twin import assumptions, build_backend, isolation_backend, snapshot_form, worlds
+from .._trace.work_backend import Work
+from .._twin import assumptions, build_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
 from .suspicion import Miss
 
 ARRIVES, IS_LOST, IS_OPEN = "arrives", "lost", "open"
-SECONDS = 60.0  # a packet takes milliseconds; thousands of rules take seconds to load
 
 
 # A packet, and what tells whether it gets where it must; None for one that must only arrive.
@@ -55,6 +55,7 @@ def fates(
     assume: t.Mapping[str, t.Any],
     run: process.Runner,
     is_own: bool,
+    work: Work,
     changes: Changes = (),
 ) -> list[Fate]:
     """Return the fate of each packet. A packet with a value of an open fact on its path is open: no worlds are tried.
@@ -78,10 +79,9 @@ def fates(
         whole, of_family = assumptions.complete(whole, settings, ends)
         assumed += of_family
     with changes_backend.prepared(changes, is_own) as root:
-        swept = functools.partial(
-            _swept, run, exchange_backend.plan(whole, packets, changes), given, sent, assumed, accepted.keys()
-        )
-        result = isolation_backend.run(swept, SECONDS, root)
+        planned = exchange_backend.plan(whole, packets, changes)
+        swept = functools.partial(_swept, run, planned, given, sent, assumed, accepted.keys())
+        result = work.run(planned, swept, root)
     return [Fate(*each) for each in result["fates"]]
 
 
@@ -95,7 +95,7 @@ def _swept(
     isolated: Isolated,
 ) -> dict[str, t.Any]:
     try:
-        exchange = exchange_backend.Exchange(isolated, run, planned, quiet=0.0)
+        exchange = exchange_backend.Exchange(isolated, run, planned, quiet=0)
         fates = []
         depends_on_ends = bool(snapshot.open or worlds.recent_chains(snapshot))
         opened: dict[t.Any, dict[str, worlds.Open]] = {}

@@ -20,6 +20,7 @@ from .._snapshot.values import Entry
 from .._trace import entrance
 from .._trace.packet import Packet, from_options
 from .._twin import snapshot_form
+from .._trace.work_backend import Work
 
 MOST = 8  # paths, each lost for another reason
 
@@ -31,9 +32,10 @@ def since(before: Entry, after: Entry, assume: t.Mapping[str, t.Any], run: proce
     links = {link.name for link in values.links(after)}
     sent = {packet: missed for packet, missed in _sent(before) if not packet.interface or packet.interface in links}
     assume = {**audit_backend.ASSUMED, **assume}
-    old = sweep_backend.fates(before, [*sent.items()], assume, run, is_own=False)
+    work = Work()
+    old = sweep_backend.fates(before, [*sent.items()], assume, run, False, work)
     passing = [packet for packet, fate in zip(sent, old) if fate.outcome == ARRIVES]
-    new = sweep_backend.fates(after, [(packet, None) for packet in passing], assume, run, is_own=False)
+    new = sweep_backend.fates(after, [(packet, None) for packet in passing], assume, run, False, work)
     lost: dict[str, Packet] = {}
     for packet, fate in zip(passing, new):
         if fate.outcome == IS_LOST:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 import typing as t
 
 from .._snapshot.assumption import Assumption, Concern
@@ -41,7 +40,7 @@ from .answer import ARRIVED, UNKNOWN, Answer, Dependency, Outcome, Way
 from .culprit import Setting
 
 World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
-MOST_WORLDS, SECONDS = 64, 10.0
+MOST_WORLDS, MOST_WORK = 64, 10_000  # units of work_backend
 RULESETS = (TABLE, CUT, NFT)  # facts with values only for a packet that may be for a Service
 ROUTING = (ROUTES, RULES, ADDRESSES)
 STOPS = "an output has what stops it"
@@ -65,13 +64,13 @@ def explore(
     first: Answer,
     opened: t.Mapping[str, Open],
     ask: t.Callable[[World], Answer | None],
-    end: float,
+    may_ask: t.Callable[[], bool],
     most: int = MOST_WORLDS,
 ) -> Exploration:
     """Ask in the worlds that differ from the first in one value of a fact that the packet met, then in two, and so on.
 
-    Where one value makes a difference, worlds that differ in more are left out: the answer is unknown already. end: when the last
-    question may begin, by time.monotonic().
+    Where one value makes a difference, worlds that differ in more are left out: the answer is unknown already. may_ask: whether
+    another question may begin.
     """
     answers: dict[World, Answer | None] = {(): first}
     met = {name: None for name in on_path(first, opened)}
@@ -80,7 +79,7 @@ def explore(
         number += 1
         waiting = [world for world in _worlds(met, opened, number) if world not in answers]
         while waiting:
-            if len(answers) >= most or time.monotonic() > end:
+            if len(answers) >= most or not may_ask():
                 return Exploration(first, answers, False, met)
             world = waiting.pop(0)
             answer = answers[world] = ask(world)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 from .._snapshot.evidence import LOGGED, Evidence
@@ -18,7 +17,7 @@ from .answer import DELIVERED, FORWARDED, LOST, UNKNOWN, Answer, Outcome, Way
 from .certainty import Exploration, World
 
 MOST_FACTS = 3  # whose values a sentence supposes
-MOST_WORLDS, SECONDS = 48, 10.0  # besides those that tell whether an answer is certain
+MOST_WORLDS, MOST_WORK = 48, 10_000  # and units of work_backend, besides those that tell whether an answer is certain
 _EVERY = (*KINDS, *SETTINGS, FORWARDING)
 # Facts of which one value stops packets on many nodes, so that it explains a loss that nothing else explains.
 _EXPLAINING = (RP_FILTER, POLICY, HAIRPIN, FORWARDING, *SETTINGS)
@@ -88,9 +87,13 @@ def find(
     opened: t.Mapping[str, Open],
     ask: t.Callable[[World], Answer | None],
     evidence: t.Collection[Evidence],
+    may_ask: t.Callable[[], bool],
 ) -> Likely | None:
-    """Choose the likeliest value of one fact after the other that the packet meets; None if no value is likelier than others."""
-    return _Search(explored, opened, ask, evidence).result()
+    """Choose the likeliest value of one fact after the other that the packet meets; None if no value is likelier than others.
+
+    ask, may_ask: as of certainty.explore().
+    """
+    return _Search(explored, opened, ask, evidence, may_ask).result()
 
 
 class _Search:
@@ -100,11 +103,11 @@ class _Search:
         opened: t.Mapping[str, Open],
         ask: t.Callable[[World], Answer | None],
         evidence: t.Collection[Evidence],
+        may_ask: t.Callable[[], bool],
     ) -> None:
-        self._opened, self._ask, self._evidence = opened, ask, evidence
+        self._opened, self._ask, self._evidence, self._may_ask = opened, ask, evidence, may_ask
         self._order = list(opened)
         self._answers = {frozenset(world): answer for world, answer in explored.answers.items()}
-        self._last = time.monotonic() + SECONDS
         self._most = len(self._answers) + MOST_WORLDS
 
     def result(self) -> Likely | None:
@@ -180,7 +183,7 @@ class _Search:
         parts = sorted(((each.name, each.place) for each in choices if each.place), key=lambda part: self._order.index(part[0]))
         world = frozenset(parts)
         if world not in self._answers:
-            if len(self._answers) >= self._most or time.monotonic() > self._last:
+            if len(self._answers) >= self._most or not self._may_ask():
                 return None
             self._answers[world] = self._ask(tuple(parts))
         return self._answers[world]

@@ -7,30 +7,30 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 from functools import partial
 
 from .._core import codec, fields
-from .._core.errors import DatapathError, MissingLibrary
+from .._core.errors import DatapathError, Failure, MissingLibrary
 from .._platform import process
 from .._routing.rule import protocol_name
 from .._snapshot.evidence import LOGGED, Evidence
 from .._snapshot.open_facts import CUT, NFT, TABLE
 from .._snapshot.values import Entry, Snapshot
-from .._twin import assumptions, build_backend, isolation_backend, snapshot_form, worlds
+from .._twin import assumptions, build_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
-from .._twin.isolation_backend import Isolated
+from .._twin.isolation_backend import Hang, Isolated
 from . import certainty, changes_backend, entrance, exchange_backend, likelihood, likely_world
 from .answer import DELIVERED, LOST, UNKNOWN, VALUES, Answer, Attempt, Cure, Way
 from .entrance import Carrier
 from .packet import Packet
 from .removals import Loss
+from .work_backend import Work
 
 if t.TYPE_CHECKING:
     from .cures import Candidate
 
-SECONDS = 60.0  # for an answer with all of its twins; a twin with 10,000 rules takes two
+MOST_WORK = 60_000  # units of work_backend, for an answer with all of its twins
 MOST_WORLDS_OF_CURES = 16
 _FURTHER = ((NFT, "nft list ruleset"), (TABLE, "iptables-save"), (CUT, "iptables-save"))  # what shows the rules that are open
 VOCABULARY = codec.vocabulary(*VALUES)  # in which a twin answers
@@ -41,7 +41,7 @@ class Question(t.NamedTuple):
     commands.
 
     is_own: whether the snapshot is of the node on which this runs. is_compared: whether it is sent before the changes, too.
-    explores: whether other worlds that fit the snapshot are asked. end: when the answer must be there, by time.monotonic().
+    explores: whether other worlds that fit the snapshot are asked.
     """
 
     snapshot: Entry
@@ -52,7 +52,6 @@ class Question(t.NamedTuple):
     is_own: bool = False
     is_compared: bool = True
     explores: bool = True
-    end: float = 0.0
 
 
 def answer(question: Question, run: process.Runner) -> Answer:
@@ -62,7 +61,9 @@ def answer(question: Question, run: process.Runner) -> Answer:
 
 
 class Judgement(t.NamedTuple):
-    """answer: without remedies. last: when a further twin may begin. explored, evidence: from which the answer is concluded."""
+    """answer: without remedies. last: the units of work after which no further twin may begin. explored, evidence: from which the
+    answer is concluded.
+    """
 
     answer: Answer
     tracer: _Tracer
@@ -75,7 +76,9 @@ class Judgement(t.NamedTuple):
         answer = self.answer
         is_logged = not answer.certain and any(entry.kind == LOGGED for entry in self.evidence)
         if (certainty.disagree(self.explored) and answer.way.verdict == UNKNOWN) or is_logged:
-            likely = likely_world.find(self.explored, self.tracer.opened, self.tracer.in_world, self.evidence)
+            work = self.tracer.work
+            may_ask = work.until(work.done + likely_world.MOST_WORK)
+            likely = likely_world.find(self.explored, self.tracer.opened, self.tracer.asked, self.evidence, may_ask)
             if likely:
                 return self._replace(answer=likely.told(answer))
         return self._replace(answer=_with_further_output(answer, self.explored))
@@ -91,17 +94,18 @@ class Judgement(t.NamedTuple):
         return answer._replace(cures=(*cures,), tried=(*tried,), unknown=(*answer.unknown, *sentences))
 
 
-def judge(question: Question, run: process.Runner) -> Judgement:
+def judge(question: Question, run: process.Runner, work: Work | None = None) -> Judgement:
     """Ask in all worlds that fit the snapshot, and conclude from the answers. Raises DatapathError.
 
-    What leaves by a tunnel arrives only if the packet does in which the tunnel carries it.
+    What leaves by a tunnel arrives only if the packet does in which the tunnel carries it. work: of the twins before.
     """
-    judgement = _judged(question, run)
+    work = work or Work()
+    judgement = _judged(question, run, work)
     if not judgement.answer.way.is_well(question.wants_reply):
         return judgement
     for carrier in entrance.carriers(question.snapshot, judgement.answer.way):
         of_carrier = question._replace(packet=carrier.packet, wants_reply=carrier.wants_reply, is_compared=False)
-        judgement = _carried(judgement, carrier, _judged(of_carrier, run))
+        judgement = _carried(judgement, carrier, _judged(of_carrier, run, work))
         if not judgement.answer.way.has_arrived or carrier.wants_reply:
             break
     return judgement
@@ -140,7 +144,7 @@ def in_one_world(question: Question, run: process.Runner) -> Answer:
     return judge(question._replace(explores=False), run).answer
 
 
-def _judged(question: Question, run: process.Runner) -> Judgement:
+def _judged(question: Question, run: process.Runner, work: Work) -> Judgement:
     given = snapshot_form.read(question.snapshot)
     if question.is_own:
         build_backend.refuse_to_load_modules(given)
@@ -149,14 +153,14 @@ def _judged(question: Question, run: process.Runner) -> Judgement:
     ports = {question.packet.source_port, question.packet.destination_port}
     opened = worlds.open_for(assumptions.with_settings(given, settings), _ends(question.packet), ports)
     snapshot, opened = worlds.applied(given, opened, facts)
-    started = time.monotonic()
     plain = question.snapshot if snapshot is given else snapshot.world()
-    question = question._replace(snapshot=plain, assume=settings, end=started + SECONDS)
-    tracer = _Tracer(question, snapshot, run, opened, facts.keys())
+    question = question._replace(snapshot=plain, assume=settings)
+    tracer = _Tracer(question, snapshot, run, opened, facts.keys(), work)
+    started = work.done
     first = tracer.of_snapshot(snapshot)
-    last = question.end - (time.monotonic() - started)  # when a further twin, which takes as long, may begin
-    explorable = tracer.opened if question.explores else {}
-    explored = certainty.explore(first, explorable, tracer.in_world, min(last, time.monotonic() + certainty.SECONDS))
+    last = started + MOST_WORK - (work.done - started)  # a further twin takes as much
+    may_ask = work.until(min(last, work.done + certainty.MOST_WORK))
+    explored = certainty.explore(first, tracer.opened if question.explores else {}, tracer.asked, may_ask)
     ends = _ends(question.packet)
     evidence = _evidence_about(snapshot.evidence, question.packet, explored)
     result = _by_connections(explored, tracer, ends, evidence)
@@ -166,6 +170,7 @@ def _judged(question: Question, run: process.Runner) -> Judgement:
         unknown += [f"The answer does not fit what an output shows: {sentence}." for sentence in against]
     if not explored.is_whole:
         unknown.append(f"{len(explored.answers)} worlds that fit the snapshot were tried, and there are more.")
+    unknown += dict.fromkeys(tracer.failures)
     return Judgement(result._replace(unknown=(*unknown,)), tracer, last, explored, evidence)
 
 
@@ -209,7 +214,10 @@ def _evidence_about(evidence: t.Iterable[Evidence], packet: Packet, explored: ce
 
 
 class _Tracer:
-    """The same question in several worlds. snapshot: that of the question, with what is assumed of its open facts."""
+    """The same question in several worlds. snapshot: that of the question, with what is assumed of its open facts.
+
+    failures: sentences about worlds whose twin failed, which are open.
+    """
 
     def __init__(
         self,
@@ -218,9 +226,19 @@ class _Tracer:
         run: process.Runner,
         opened: t.Mapping[str, worlds.Open],
         accepted: t.Collection[str],
+        work: Work,
     ) -> None:
-        self.question, self.opened, self.accepted = question, opened, accepted
+        self.question, self.opened, self.accepted, self.work = question, opened, accepted, work
+        self.failures: list[str] = []
         self._snapshot, self._run = snapshot, run
+
+    def asked(self, world: certainty.World) -> Answer | None:
+        """Return the answer in a world besides that of the snapshot; None if there is none, whatever the reason."""
+        try:
+            return self.in_world(world)
+        except Failure as error:  # the other worlds have their twins
+            self.failures.append(f"The twin of a world failed: {error}.")
+            return None
 
     def in_world(self, world: certainty.World, trial: Question | None = None) -> Answer | None:
         """Return the answer in a world; None if no twin of it can be built. trial: the same question with changes."""
@@ -236,7 +254,7 @@ class _Tracer:
         """Return the answer for a snapshot of one world. trial: as for `in_world`."""
         question = trial or self.question
         snapshot, assumed = assumptions.complete(snapshot, question.assume, _ends(question.packet))
-        result = _in_a_twin(snapshot, question, self._run)
+        result = _in_a_twin(snapshot, question, self._run, self.work)
         return result._replace(assumed=tuple(dict.fromkeys([*assumed, *result.assumed])))
 
 
@@ -254,7 +272,7 @@ def _cures(
     """Return the remedies that work, those that do not, and sentences about those that were not tried in every world.
 
     Each remedy is tried in a separate twin. An operator's command is tried only if no remedy of the collection works and nothing
-    that is unknown decides about the answer. last: when the last twin may begin. first, accepts: as of Judgement.with_cures.
+    that is unknown decides about the answer. last: as of Judgement. first, accepts: as of Judgement.with_cures.
     """
     loss = _loss(result)
     if loss is None:
@@ -270,10 +288,14 @@ def _cures(
         is_needless = any(other.kind != cures.OPERATOR for other, _explored in offers) or not result.certain
         if (cure.kind == cures.OPERATOR and is_needless) or any(other.group == cure.group for other, _explored in offers):
             continue
-        if time.monotonic() > last:
+        if tracer.work.done > last:
             untried += 1
             continue
-        explored = cure.refusal or _outcome(tracer, cure, loss, last)
+        try:
+            explored = cure.refusal or _outcome(tracer, cure, loss, last)
+        except Hang:
+            untried += 1
+            continue
         harm = accepts(cure) if accepts and not isinstance(explored, str) else ""
         if isinstance(explored, str) or harm:
             failed.append(Attempt(cure.change, harm or str(explored)))
@@ -281,7 +303,8 @@ def _cures(
         offers.append((cure, explored))
         if accepts:
             break
-    sentences = [f"{untried} remedies were not tried: an answer takes at most {SECONDS:g} s."] if untried else []
+    reason = "a twin hung" if tracer.work.has_hung else f"the twins of an answer do at most {MOST_WORK} units of work"
+    sentences = [f"{untried} remedies were not tried: {reason}."] if untried else []
     partly = [cure.change for cure, explored in offers if not explored.is_whole]
     sentences += [f"{change} was tried in {MOST_WORLDS_OF_CURES} worlds at most, and there are more." for change in partly]
     concluded = partial(
@@ -323,8 +346,9 @@ def _outcome(tracer: _Tracer, cure: Candidate, loss: Loss, last: float) -> certa
         if failure or after is None:
             return failure
         opened = {} if after.caveats else tracer.opened  # a remedy with a caveat is not certain in any world
-        explored = certainty.explore(after, opened, partial(tracer.in_world, trial=trial), last, MOST_WORLDS_OF_CURES)
-    except MissingLibrary:  # the controller lends it, and runs the module again
+        may_ask = tracer.work.until(last)
+        explored = certainty.explore(after, opened, partial(tracer.in_world, trial=trial), may_ask, MOST_WORLDS_OF_CURES)
+    except (MissingLibrary, Hang):  # the controller lends the library, and runs the module again; a hang tells nothing
         raise
     except DatapathError as error:  # a remedy that cannot be applied does not work
         return f"{error}."
@@ -350,11 +374,10 @@ def _has_route(way: Way) -> bool:
     return way.verdict == DELIVERED or (way.met.route is not None and not way.met.has_default_route)
 
 
-def _in_a_twin(snapshot: Snapshot, question: Question, run: process.Runner) -> Answer:
+def _in_a_twin(snapshot: Snapshot, question: Question, run: process.Runner, work: Work) -> Answer:
     with changes_backend.prepared(question.changes, question.is_own) as root:
-        seconds = max(1.0, question.end - time.monotonic())
         planned = exchange_backend.plan(snapshot, [question.packet], question.changes)
-        result = isolation_backend.run(lambda isolated: _exchanged(isolated, question, planned, run), seconds, root)
+        result = work.run(planned, lambda isolated: _exchanged(isolated, question, planned, run), root)
     return t.cast("Answer", codec.decode(result["answer"], VOCABULARY))
 
 

@@ -62,6 +62,10 @@ _EXTENSIONS = frozenset((*IPTABLES.matches, *IPTABLES.targets, *EBTABLES.matches
 _EXTENSION_PREFIXES = ("libxt_", "libipt_", "libip6t_", "libebt_")
 
 
+class Hang(Failure):
+    """A twin gave no answer in time. What was to be tried in it is open: another run may tell."""
+
+
 class Isolated(t.NamedTuple):
     """Access to a second network namespace, the world, for the function: a packet socket, a netlink socket, and a descriptor.
 
@@ -103,7 +107,7 @@ def root(writable: t.Iterable[str] = (), files: t.Mapping[str, bytes] | None = N
 def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: Root | None = None) -> dict[str, t.Any]:
     """Call ``work`` behind the wall, and return its result, which is plain data. Raises the DatapathError that it raised.
 
-    seconds: after which the process is killed, and Failure is raised. within: the root that it gets; None for root().
+    seconds: after which the process is killed, and Hang is raised. within: the root that it gets; None for root().
     """
     within = within or root()
     reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -131,7 +135,8 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
     if is_too_large or (answer and answer.get("kind") == MemoryError.__name__):
         raise Failure(_too_large(gate.stage))
     if answer is None:
-        raise Failure(_unanswered(gate.stage, seconds, time.monotonic() >= end))
+        is_late = time.monotonic() >= end
+        raise (Hang if is_late else Failure)(_unanswered(gate.stage, seconds, is_late))
     sys.stderr.write(answer.get("traceback", ""))
     if "error" in answer:
         kind = next((error_class for error_class in KINDS if error_class.__name__ == answer["kind"]), Failure)

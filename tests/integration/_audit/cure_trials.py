@@ -17,6 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit import au
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import COLLECTION
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import from_options
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.work_backend import Work
 from lab.collection import CHECKOUT
 from lab.entering import LabError
 from lab.machine import Machine
@@ -96,7 +97,7 @@ def tried(
 def _deciders(read: dict[str, Any], packets: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return for each packet what stops it, in a twin; empty for one that is not certainly lost there."""
     placed = [entrance.placed(from_options(packet), read) for packet in packets]
-    fates = sweep_backend.fates(read, [(each, None) for each in placed], audit_backend.ASSUMED, random_nodes.run, False)
+    fates = sweep_backend.fates(read, [(each, None) for each in placed], audit_backend.ASSUMED, random_nodes.run, False, Work())
     return [fate.decider for fate in fates]
 
 

@@ -58,7 +58,7 @@ def test_a_remedy_that_ends_another_path_of_the_node_is_not_offered() -> None:
     finding = next(finding for finding in findings if "unreachable" in finding["subject"])
     assert finding["remedy"] is None
     remedy = f"ip rule del priority 100 from {POD} lookup 99"
-    assert f"{remedy} does not help: It ends the path of tcp {POD}:40000 > 198.51.100.7:443 in veth-pod1" in finding["what"]
+    assert f"{remedy} is not offered: It ends the path of tcp {POD}:40000 > 198.51.100.7:443 in veth-pod1" in finding["what"]
 
 
 # Pods are cut off from the node's address by the rule that alone leads its answers to the outside.
