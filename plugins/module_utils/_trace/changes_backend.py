@@ -54,9 +54,9 @@ COPIED = {
 }
 MOST_COPIED = 32 << 20  # bytes
 ADDRESSES = "link_addresses"
-# Modules that translate no packet, and add no address but those of addresses(). Which rules a packet can reach does not depend on
-# its mark or its route.
-_NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark", ADDRESSES)
+# Modules and programs that translate no packet, and add no address but those of addresses(). Which rules a packet can reach does
+# not depend on its mark, its link or its route.
+_NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark", ADDRESSES, "bridge", "ip")
 PROFILE = "profile"
 
 
@@ -181,18 +181,19 @@ def may_lead_elsewhere(changes: t.Iterable[Change]) -> bool:
     return not all(map(_keeps_to_rules, changes))
 
 
-def addresses(changes: t.Iterable[Change]) -> list[str]:
-    """Return the addresses that modules add to links, without the lengths of their networks."""
+def addresses(changes: t.Collection[Change]) -> list[str]:
+    """Return the addresses that changes may add, without the lengths of their networks, among other words of commands."""
     calls = (change for change in changes if isinstance(change, Call) and change.name == ADDRESSES)
-    return [str(entry.get("address")).partition("/")[0] for call in calls for entry in call.options.get("addresses") or ()]
+    words = [str(entry.get("address")) for call in calls for entry in call.options.get("addresses") or ()]
+    words += [word for command in changes if getattr(command, "name", "") == "ip" for word in getattr(command, "words", ())]
+    return [word.partition("/")[0] for word in words]
 
 
 def _keeps_to_rules(change: Change) -> bool:
-    """Return whether a change names no rule and adds no unknown address, such as a setting, a port of a bridge, or a policy."""
-    if isinstance(change, Call):
-        return change.name in _NOT_TRANSLATING
+    """Return whether a change names no rule and adds no unknown address, such as a setting, a route, or a policy."""
     words = getattr(change, "words", ())
-    return not words or getattr(change, "name", "") == "bridge" or words[0] in ("neigh", "-P")
+    is_setting_or_policy = not isinstance(change, Call) and (not words or words[0] == "-P")
+    return is_setting_or_policy or getattr(change, "name", "") in _NOT_TRANSLATING
 
 
 def commands(changes: t.Iterable[Change]) -> list[Command]:

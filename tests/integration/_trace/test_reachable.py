@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import hypothesis
@@ -16,7 +17,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import netfilter_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import exchange_backend, trace_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, exchange_backend, trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.isolation_backend import Isolated
@@ -88,9 +89,12 @@ def snapshot(mode: str) -> dict[str, Any]:
     return {"links": LINKS, "routes": ROUTES, "neighbors": NEIGHBORS, "settings": SETTINGS, key: found[key]}
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, of_node: dict[str, Any], packet: dict[str, Any]) -> list[dict[str, Any]]:
+def answers(
+    monkeypatch: pytest.MonkeyPatch, of_node: dict[str, Any], packet: dict[str, Any], commands: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """The answers from the whole ruleset, and from what can be reached."""
-    asked = trace_backend.Question(of_node, packets.from_options(packet), {})
+    changes = changes_backend.read((), commands)
+    asked = trace_backend.Question(of_node, packets.from_options(packet), {}, changes)
     found = [trace_backend.judge(asked, random_nodes.run).answer.plain()]
     with monkeypatch.context() as patched:
         patched.setattr(exchange_backend, "reached", lambda drawn, *_asked: drawn)
@@ -126,6 +130,12 @@ def places() -> st.SearchStrategy[tuple[str, int]]:
     return st.one_of(own, own, own, balanced, ports, pods, others)
 
 
+COMMANDS = [
+    [],
+    [f"ip addr add {SERVICES[1].address}/32 dev eth0"],
+    ["ip addr add 10.0.0.77/24 dev eth0", "ip route replace default via 10.0.0.1 dev eth0 onlink src 10.0.0.77"],
+    ["ip rule add from 192.0.2.9 lookup 77 priority 9", "ip route add local 10.96.0.0/16 dev lo table 77"],
+]
 SOURCES = {"eth0": ["192.0.2.9", "203.0.113.7", "10.244.0.5", "10.0.0.1"], "pod1": ["10.244.0.1"], "": [""]}
 
 
@@ -146,8 +156,9 @@ def test_a_packet_to_a_service_has_the_same_fate(mode: str, data: st.DataObject,
         "destination_port": port,
         "protocol": data.draw(st.sampled_from(["tcp", "tcp", "tcp", "udp"])),
     }
-    whole, part = answers(monkeypatch, snapshot(mode), packet)
-    assert comparable(part) == comparable(whole), packet
+    commands = data.draw(st.sampled_from(COMMANDS))
+    whole, part = answers(monkeypatch, snapshot(mode), packet, commands)
+    assert comparable(part) == comparable(whole), (packet, commands)
 
 
 @pytest.mark.parametrize("mode", MODES)

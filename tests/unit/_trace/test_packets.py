@@ -212,7 +212,7 @@ def test_counters_that_moved() -> None:
         ),
         ([], ["iptables -P FORWARD ACCEPT"], False),
         ([], ["iptables -A FORWARD -j KUBE-SERVICES"], True),
-        ([], ["ip addr add 10.96.0.9/32 dev eth0"], True),
+        ([], ["ip addr add 10.96.0.9/32 dev eth0", "ip -6 route add default via fe80::1 dev eth0"], False),
         ([], ["nft delete element ip kube-proxy service-ips { 10.96.0.9 . tcp . 80 }"], True),
     ],
 )
@@ -223,6 +223,8 @@ def test_changes_of_rules_and_unknown_addresses_may_lead_packets_elsewhere(
     assert changes_backend.may_lead_elsewhere(changes) == may_lead_elsewhere
 
 
-def test_the_addresses_that_a_module_adds_are_those_that_packets_may_reach_besides() -> None:
+def test_the_addresses_that_changes_add_are_those_that_packets_may_reach_besides() -> None:
     added = {"addresses": [{"dev": "eth1", "address": "10.0.1.10/24"}]}
-    assert changes_backend.addresses(changes_backend.read([{"rp_filter": {}}, {"link_addresses": added}])) == ["10.0.1.10"]
+    changes = changes_backend.read([{"rp_filter": {}}, {"link_addresses": added}], ["ip -4 addr add 10.96.0.9/32 dev eth0"])
+    addresses = changes_backend.addresses(changes)
+    assert addresses[0] == "10.0.1.10" and "10.96.0.9" in addresses
