@@ -71,11 +71,19 @@ def is_complete(objects: t.Iterable[Entry]) -> bool:
     return not any("element" in entry for entry in objects)
 
 
+@memo.of_part
+def _placed(objects: t.Iterable[Entry]) -> list[tuple[str, t.Any, Place, str]]:
+    """Return of each object its kind, itself, its table, and the name of itself or of the chain that it is in."""
+    return [
+        (kind, body, _place(kind, body), str(body.get("chain" if kind == "rule" else "name"))) for kind, body in _bodies(objects)
+    ]
+
+
 def select(objects: t.Iterable[Entry], selections: t.Mapping[Place, Selection]) -> list[Entry]:
     """Return the objects of selected chains and sets, and all others. selections: by family and name of a table."""
     remaining = list[Entry]()
-    for kind, body in _bodies(objects):
-        selection, name = selections[_place(kind, body)], str(body.get("chain" if kind == "rule" else "name"))
+    for kind, body, place, name in _placed(objects):
+        selection = selections[place]
         names = selection.chains if kind in ("chain", "rule") else selection.sets
         if kind in ("chain", "rule", "set", "map") and name not in names:
             continue
