@@ -177,7 +177,9 @@ def _answer(gate: Gate, reading: int, end: float) -> dict[str, t.Any] | None:
                 continue
             part = os.read(reading, 1 << 20)
             if not part:
-                return t.cast("dict[str, t.Any]", json.loads(b"".join(parts))) if parts else None
+                with contextlib.suppress(ValueError):  # it was killed while it wrote
+                    return t.cast("dict[str, t.Any]", json.loads(b"".join(parts)))
+                return None
             parts.append(part)
 
 
