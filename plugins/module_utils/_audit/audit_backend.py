@@ -25,8 +25,8 @@ from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
 from .._trace.packet import OUTSIDE, from_options
-from .._trace.work_backend import Work
 from .._twin import assumptions, snapshot_form, substitutions, worlds
+from .._twin.work_backend import Work
 from . import catalogue, need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check

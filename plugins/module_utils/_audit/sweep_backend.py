@@ -21,10 +21,10 @@ from .._trace.certainty import Exploration
 from .._trace.culprit import NoRoute
 from .._trace.exchange_backend import Changes
 from .._trace.packet import Packet
-from .._trace.work_backend import Work
 from .._twin import assumptions, build_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Isolated
+from .._twin.work_backend import Work
 from .suspicion import Miss
 
 ARRIVES, IS_LOST, IS_OPEN = "arrives", "lost", "open"
@@ -81,7 +81,7 @@ def fates(
     with changes_backend.prepared(changes, is_own) as root:
         planned = exchange_backend.plan(whole, packets, changes)
         swept = functools.partial(_swept, run, planned, given, sent, assumed, accepted.keys())
-        result = work.run(planned, swept, root)
+        result = work.run(planned.drawn, len(packets), swept, root)
     return [Fate(*each) for each in result["fates"]]
 
 

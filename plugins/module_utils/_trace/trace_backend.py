@@ -20,12 +20,12 @@ from .._snapshot.values import Entry, Snapshot
 from .._twin import assumptions, build_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
 from .._twin.isolation_backend import Hang, Isolated
+from .._twin.work_backend import Work
 from . import certainty, changes_backend, entrance, exchange_backend, likelihood, likely_world
 from .answer import DELIVERED, LOST, UNKNOWN, VALUES, Answer, Attempt, Cure, Way
 from .entrance import Carrier
 from .packet import Packet
 from .removals import Loss
-from .work_backend import Work
 
 if t.TYPE_CHECKING:
     from .cures import Candidate
@@ -377,7 +377,7 @@ def _has_route(way: Way) -> bool:
 def _in_a_twin(snapshot: Snapshot, question: Question, run: process.Runner, work: Work) -> Answer:
     with changes_backend.prepared(question.changes, question.is_own) as root:
         planned = exchange_backend.plan(snapshot, [question.packet], question.changes)
-        result = work.run(planned, lambda isolated: _exchanged(isolated, question, planned, run), root)
+        result = work.run(planned.drawn, 1, lambda isolated: _exchanged(isolated, question, planned, run), root)
     return t.cast("Answer", codec.decode(result["answer"], VOCABULARY))
 
 

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit import au
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import COLLECTION
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.packet import from_options
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.work_backend import Work
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin.work_backend import Work
 from lab.collection import CHECKOUT
 from lab.entering import LabError
 from lab.machine import Machine

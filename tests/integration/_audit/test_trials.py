@@ -15,8 +15,9 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import exchange_backend, trace_backend, work_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import exchange_backend, trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import work_backend
 
 from .._trace import random_nodes
 from .._trace.test_cures import ENIS

@@ -14,12 +14,10 @@ import math
 import time
 import typing as t
 
-from .._twin import isolation_backend
-from .._twin.isolation_backend import Hang, Isolated
-from .._twin.wall_backend import Root
-
-if t.TYPE_CHECKING:
-    from .exchange_backend import Plan
+from . import isolation_backend
+from .blueprint import Blueprint
+from .isolation_backend import Hang, Isolated
+from .wall_backend import Root
 
 GUARD = 600.0  # seconds for all twins together: many times what their units take
 TWIN, PACKET, LINK = 150, 5, 2  # units of an empty twin, and of what it has
@@ -41,9 +39,9 @@ class Work:
         """Return what tells whether a further twin may begin. end: the units after which none does."""
         return lambda: self.done <= end
 
-    def run(self, planned: Plan, work: t.Callable[[Isolated], dict[str, t.Any]], root: Root) -> dict[str, t.Any]:
-        """Run an exchange in a twin, and count its units. Raises DatapathError: Hang if it has not answered in time."""
-        self.done += units(planned)
+    def run(self, drawn: Blueprint, packets: int, work: t.Callable[[Isolated], dict[str, t.Any]], root: Root) -> dict[str, t.Any]:
+        """Run what builds a twin and sends packets, and count its units. Raises DatapathError: Hang if it is too late."""
+        self.done += units(drawn, packets)
         try:
             return isolation_backend.run(work, max(1.0, self._end - time.monotonic()), root)
         except Hang:
@@ -51,10 +49,9 @@ class Work:
             raise
 
 
-def units(planned: Plan) -> float:
+def units(drawn: Blueprint, packets: int) -> float:
     """Return the work of a twin in units, as measured with 10,000 of each part."""
-    drawn = planned.drawn
     lines = sum(text.count("\n") for _program, text in drawn.restores)
     objects = len(drawn.ruleset) + drawn.ruleset_text.count("\n")
     of_rules = objects * OBJECT + lines * LINE + len(drawn.routes) * ROUTE + len(drawn.commands) * COMMAND
-    return TWIN + len(planned.packets) * PACKET + len(drawn.links) * LINK + of_rules
+    return TWIN + packets * PACKET + len(drawn.links) * LINK + of_rules
