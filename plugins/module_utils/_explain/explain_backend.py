@@ -21,12 +21,12 @@ from .._trace import certainty, changes_backend, trace_backend
 from .._trace.answer import Answer
 from .._trace.packet import Packet
 from .._twin import isolation_backend, snapshot_form
+from .._twin.work_backend import GUARD
 from . import explanation
 from .differences import Change
 from .explanation import Changes, Explanation
 from .node_differences import Difference
 
-SECONDS = 20.0  # to load one table of nft
 IS_THERE, LOST_BEFORE = "The packet arrives after the changes as before.", "The packet was lost before the changes, too: {reason}"
 NOT_FOUND = "None of the changes that were read explains it."
 _ENTERING = re.compile(r"(?:nsenter --target \d+ --net|ip netns exec [\w.@:+-]+) ")
@@ -85,6 +85,8 @@ class _Search:
         snapshot = self._difference.between(changes)
         try:
             return trace_backend.in_one_world(self._question._replace(snapshot=snapshot), self._run)
+        except isolation_backend.Hang:  # which tells nothing of the changes
+            raise
         except DatapathError:
             return None
 
@@ -132,7 +134,7 @@ def _nft_text(rule: str, snapshot: Entry, run: process.Runner) -> str:
         return {"text": run([nft, "-s", "list", "chain", *table, body["chain"]], None).stdout}
 
     try:
-        lines = isolation_backend.run(listed, SECONDS)["text"].splitlines()
+        lines = isolation_backend.run(listed, GUARD)["text"].splitlines()
     except DatapathError:
         return ""
     rules = [line.strip() for line in lines[2:-2] if not line.strip().startswith("type ")]

@@ -20,7 +20,7 @@ from .._snapshot.values import Entry
 from .._trace import entrance
 from .._trace.packet import Packet, from_options
 from .._twin import snapshot_form
-from .._trace.work_backend import Work
+from .._twin.work_backend import Work
 
 MOST = 8  # paths, each lost for another reason
 
