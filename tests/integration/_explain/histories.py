@@ -91,10 +91,10 @@ def _passes(connection: Connection, machines: Mapping[str, Machine], listeners: 
 
 
 def _is_of_packets(change: mutations.Mutation) -> bool:
-    """Return whether a packet through the node shows it: not where the node answers no request of ARP, so that none comes in, or
-    where a router's MAC address is wrong.
+    """Return whether a small packet through the node shows it: not where the node answers no request of ARP, so that none comes
+    in, where a router's MAC address is wrong, or where only large ones are lost.
     """
-    return not change.is_unknowable and "arp_ignore" not in change.change
+    return not change.is_unknowable and change.kind != "mtu" and "arp_ignore" not in change.change
 
 
 def history(seed: int, most: int = MOST) -> History:
@@ -163,6 +163,7 @@ def main() -> None:
         seconds.append(each.seconds)
         if each.verdict != EXACT:
             print(each, flush=True)
+        print(f"{seed}: {dict(verdicts)}", file=sys.stderr, flush=True)
     print(f"{dict(verdicts)}, {sum(seconds) / len(seconds):.1f} s each, {max(seconds):.1f} s at most")
 
 

@@ -73,6 +73,9 @@ SCENES: dict[str, tuple[str, Sequence[str], Sequence[str], bool | None]] = {
         "tcp 203.0.113.5:40000 > 192.0.2.11:22 in eth0", ["ip addr del 192.0.2.11/24 dev eth0"],
         ["address 192.0.2.11/24 dev eth0 is gone"], True,
     ),
+    "the size of a link, which only a large packet meets": (
+        f"{TO_POD} length 1500 df", ["ip link set cali1 mtu 1280"], ["mtu of cali1 is 1280 instead of 1500"], True,
+    ),
     "a setting": (
         TO_POD, ["sysctl -q -w net.ipv4.conf.eth0.forwarding=0"], ["net.ipv4.conf.eth0.forwarding is 0 instead of 1"], True,
     ),
