@@ -17,6 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explana
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import Origin
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
     entrance,
     names,
@@ -54,7 +55,15 @@ def _states(options: argparse.Namespace, interface: str) -> tuple[dict[str, t.An
     dumps = (options.before, options.after) if options.after else pastes_backend.states(options.before, options.node)
     pasted = [sources.of_dump(dump, options.node if options.after else "", interface) for dump in dumps]
     ignored = [f"{state}: {line}" for state, each in zip(("BEFORE", "AFTER"), pasted) for line in each.ignored]
-    return pasted[0].snapshot, pasted[1].snapshot, ignored
+    return pasted[0].snapshot, pasted[1].snapshot, [*_doubts(*(Origin.of(each.snapshot) for each in pasted)), *ignored]
+
+
+def _doubts(before: Origin, after: Origin) -> t.Iterator[str]:
+    """Yield sentences about states that are not of one node, or whose order is another one."""
+    if before.name and after.name and before.name != after.name:
+        yield f"BEFORE is of the node {before.name}, and AFTER of {after.name}."
+    if before.comparable_time > after.comparable_time > "":
+        yield f"BEFORE was read at {before.time}, which is later than {after.time}."
 
 
 def _status(explained: t.Sequence[Explanation]) -> int:

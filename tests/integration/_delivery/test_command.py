@@ -203,7 +203,11 @@ def test_a_guilty_change_is_named_to_an_ordinary_user(programs: dict[str, Progra
         assert done.returncode == 1, done.stderr
         assert [change["text"] for change in answer["guilty"]] == guilty
         assert (answer["changes"], answer["is_undone"]) == (3, True)
+    origins = [{"name": "node7", "time": "2026-11-27 10:00:00 UTC"}, {"name": "node8", "time": "2026-11-26 10:00:00 UTC"}]
+    for path, origin in zip((before, after), origins):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "node": origin}))
     shown = program.run("explain", before, after).stdout.decode()
+    assert "BEFORE is of the node node7, and AFTER of node8." in shown and "which is later than 2026-11-26" in shown
     assert " ip rule del from all to 10.0.1.11 blackhole priority 900\n" in shown
     assert (program.run("explain", before, before).returncode, program.run("explain", before).returncode) == (0, 3)
 
