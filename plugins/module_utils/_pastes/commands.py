@@ -112,7 +112,7 @@ _COMMAND = re.compile(
 _TOOLS = (
     r"kubectl|docker|crictl|podman|nerdctl|oc|nsenter|tcpdump|curl|wget|ping6?|nc|telnet|traceroute|dig|nslookup|cat|grep"
     r"|conntrack|tc|ss|netstat|ethtool|brctl|bridge|arp|dmesg|journalctl|systemctl|uname|hostname|ps|ls|cd|ssh|exit|calicoctl"
-    r"|cilium|modprobe|ip|bpftool"
+    r"|cilium|modprobe|ip|bpftool|nft"
 )
 _OTHER = re.compile(
     r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
@@ -157,6 +157,7 @@ KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that on
 _STATES = "|".join([*STATES.values(), "NOARP"])
 _TYPES = "|".join([*TYPES, *KERNELS_TYPES])
 _OF_A_ROUTE = "(?:dev|via|metric|nexthop|proto|table)"
+_PROTOCOLS = r"!?(?:all|tcp|udp|icmp|icmpv6|ipv6-icmp|sctp|esp|gre|\d{1,3})"  # as iptables -L prints them
 _LOOKS: tuple[tuple[str, str], ...] = (
     (NFT_JSON, r'\s*\{\s*"nftables"'),
     (IPAMD, r'\{"version":"vpc-cni-ipam/|\{(?:"\d+":\{)?"TotalIPs":'),
@@ -165,11 +166,12 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (BPF, r"\s*filter (?:\S+ )*?protocol \S+ pref \d+ \w+|[\w.@-]+\(\d+\)\s+(?:clsact|tcx)/"),
     (IPVS, r"IP Virtual Server|Prot LocalAddress|(?:TCP|UDP|SCTP|FWM)\s+\S+\s+(?:rr|wrr|lc|wlc|sh|dh|mh|sed|nq|lblc|lblcr)\b"),
     (IPSET, r"Name: \S+$|create \S+ (?:hash|bitmap|list):"),
-    (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|chain \S+ \{"),
+    (NFT, r"table (?:ip|ip6|inet|bridge|netdev|arp) \S+ \{|(?:chain|map|set) \S+ \{"),
     (NEXTHOP, r"id \d+ (?:via|dev|group|blackhole|encap)\b"),
     (SYSCTL, r"net[./]\S+ ?= ?-?\d+|(?:sysctl: cannot stat |cat: )?/proc/sys/net/\S+"),
     (EBTABLES_LIST, r"Bridge (?:table|chain): "),
     (IPTABLES_LIST, r"Chain (?:\S+ \((?:policy|\d+ references)|[A-Z][\w-]+\s*$)"),
+    (IPTABLES_LIST, rf"(?:\d+[KMGTPE]? +\d+[KMGTPE]? +)?[\w-]+ +(?:{_PROTOCOLS}) +(?:--|-f|!f) +\S+ +\S+"),
     (IPTABLES, r"\*(?:filter|nat|mangle|raw|security|broute)\s*$"),
     (IPTABLES, r"(?:\[\d+:\d+\] )?-[AIPN] \S+|:\S+ (?:ACCEPT|DROP|RETURN|-)( \[|$)"),
     (ROUTE_N, r"Kernel IP(?:v6)? routing table|Destination\s+(?:Gateway|Next Hop)"),
@@ -206,7 +208,7 @@ def quoted(divided: t.Sequence[Part]) -> list[Part]:
     """
     lines = [line for part in divided if part.kind == UNKNOWN for line in part.lines]
     spans = [span for line in lines for span in _SPAN.findall(line)]
-    kinds = {RULE, ROUTE, IPTABLES} - {part.kind for part in divided}
+    kinds = {RULE, ROUTE, IPTABLES, IPTABLES_LIST} - {part.kind for part in divided}
     looked_at = _looked_at(Part(UNKNOWN, tuple(spans))) if spans else []
     return [part._replace(is_cut=True) for part in looked_at if part.kind in kinds]
 

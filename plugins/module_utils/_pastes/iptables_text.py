@@ -30,6 +30,7 @@ _POLICY = re.compile(r"-([PN]) (\S+)(?: (\S+))?(?: .*)?")
 _LISTED_CHAIN = re.compile(r"Chain (\S+)(?: \((?:policy (\w+)(?: (\d{1,20}[KMGTPE]?) packets)?|\d+ references?).*\)|\s*$)")
 _COUNTED = re.compile(r"\s*(?:\d+ +)?(\d{1,20}[KMGTPE]?) +\d+[KMGTPE]? ")  # a line of iptables -v
 Counts = collections.Counter[tuple[str, str]]  # packets by chain and rule; the rule is empty for the policy
+UNNAMED = "UNNAMED"  # a chain of which a listing has rows without the line with its name
 _UNITS = {unit: 1000**power for power, unit in enumerate(" KMGTPE")}
 
 
@@ -114,7 +115,8 @@ def listed(part: Part, tables: Tables, assumed: list[Assumption], ignore: Ignore
                 counts[-1][chain, ""] += _number(head[3])
         elif "target" in words[:4]:
             has_interfaces, has_head = "in" in words, True
-        elif words and chain:
+        elif words:
+            chain = chain or UNNAMED
             rule = iptables_list.rule(line)
             if rule is None:
                 ignore("has a match that is not read from iptables -L, or a host's name", line)
@@ -127,6 +129,9 @@ def listed(part: Part, tables: Tables, assumed: list[Assumption], ignore: Ignore
                     counts[-1][chain, rule] += _number(counted[1])
     if not policies[-1]:
         return
+    if UNNAMED in policies[0]:
+        sentence = f"The chain of {len(shown[0][UNNAMED])} rows of iptables -L is not in the paste. It is named {UNNAMED} here."
+        assumed.append(Assumption(sentence))
     family = FAMILIES[part.family]
     for of_chain, rules, of_rule in zip(policies, shown, counts):
         name = part.table or likely_table(of_chain, [rule for texts in rules.values() for rule in texts])

@@ -140,30 +140,41 @@ def _without_comments(line: str) -> str:
 
 TABLE_OF_NFT = re.compile(r"table (?:(ip|ip6|inet|bridge|netdev|arp) )?(\S+) \{")
 CHAIN_OF_NFT = re.compile(r"\s*chain (\S+) \{")
+_WITHIN_NFT = re.compile(r"\s*(?:chain|map|set) (\S+) \{")
 _HOOK = re.compile(r"(?:.*[-_])?(prerouting|input|forward|output|postrouting)", re.IGNORECASE)
 _TRANSLATING = re.compile(r"\b(?:dnat|snat|masquerade|redirect)\b")
 
 
-def _within_table(lines: t.Sequence[str], assumed: list[Assumption]) -> list[str]:
-    """The lines; chains without their table are put into one, in which the hook that a chain's name contains jumps to it."""
-    chains = [match[1] for line in lines if (match := CHAIN_OF_NFT.match(line))]
-    if not chains or any(TABLE_OF_NFT.match(line.strip()) for line in lines):
+def _within_table(lines: t.Sequence[str], tables: t.Collection[tuple[str, str]], assumed: list[Assumption]) -> list[str]:
+    """The lines; chains, maps and sets without their table are put into one, in which the hook that a chain's name contains jumps
+    to it. tables: family and name of those in all outputs of nft; the only one is theirs.
+    """
+    names = [match[1] for line in lines if (match := _WITHIN_NFT.match(line))]
+    if not names or any(TABLE_OF_NFT.match(line.strip()) for line in lines):
         return [*lines]
-    name = "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
-    family = _family(lines)
-    sentence = f"The table of the chains {', '.join(chains)} of nft is not in the paste. It is assumed to be {family} {name}."
+    chains = [match[1] for line in lines if (match := CHAIN_OF_NFT.match(line))]
+    # Tables of iptables-nft have chains, and no maps.
+    family, name = next(iter(tables)) if len(tables) == 1 else (_family(lines), _kind(lines) if chains else "unnamed")
+    sentence = f"The table of {', '.join(names)} of nft is not in the paste. It is assumed to be {family} {name}."
     assumed.append(assumption.about(sentence, assumption.TABLE, f"{family} {name}"))
     bases = []
     if not any(" hook " in line for line in lines):
         for chain, hook in ((chain, _HOOK.fullmatch(chain)) for chain in chains):
             if hook:
-                base = f"type {name} hook {hook[1].lower()} priority 0; jump {chain};"
+                base = f"type {_kind(lines)} hook {hook[1].lower()} priority 0; jump {chain};"
                 bases.append(f"chain {hook[1].lower()}-of-{chain} {{ {base} }}")
                 sentence = f"No chain of the paste jumps to chain {chain}. It is assumed to be met at {hook[1].lower()}."
                 assumed.append(assumption.about(sentence, assumption.CHAIN, f"{family} {name} {chain}"))
-    first = next(place for place, line in enumerate(lines) if CHAIN_OF_NFT.match(line))
+    first = next(place for place, line in enumerate(lines) if _WITHIN_NFT.match(line))
     last = max(place for place, line in enumerate(lines) if "}" in line) if any("}" in line for line in lines) else len(lines) - 1
-    return [*lines[:first], f"table {family} {name} {{", *lines[first : last + 1], *bases, "}", *lines[last + 1 :]]
+    is_closed = sum(line.count("{") - line.count("}") for line in lines) <= 0
+    end = [*bases, "}"] if is_closed else []  # nft_text closes an output that is cut
+    return [*lines[:first], f"table {family} {name} {{", *lines[first : last + 1], *end, *lines[last + 1 :]]
+
+
+def _kind(lines: t.Iterable[str]) -> str:
+    """The type of the chains that may have the rules."""
+    return "nat" if any(map(_TRANSLATING.search, lines)) else "filter"
 
 
 def _family(lines: t.Iterable[str]) -> str:
@@ -172,12 +183,28 @@ def _family(lines: t.Iterable[str]) -> str:
     return "inet" if "nfproto" in words or {"ip", "ip6"} <= words else "ip6" if {"ip6", "icmpv6"} & words else "ip"
 
 
-def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[Assumption], ignore: Ignore) -> str:
-    """The tables of a ruleset. without: family and name of those that other pastes have."""
+def tables_of_nft(parts: t.Iterable[Part]) -> set[tuple[str, str]]:
+    """The families and the names of the tables in outputs of nft."""
+    heads = (TABLE_OF_NFT.match(line.strip()) for part in parts for line in part.lines)
+    return {(head[1] or "ip", head[2]) for head in heads if head}
+
+
+def nft_text(
+    part: Part,
+    without: t.Collection[tuple[str, str]],
+    tables: t.Collection[tuple[str, str]],
+    assumed: list[Assumption],
+    ignore: Ignore,
+) -> str:
+    """The tables of a ruleset. without: family and name of those that other pastes have. tables: of those in all outputs of nft.
+
+    The last table of an output that is cut ends with its last line. Beside other tables, it ends with its last whole chain, as
+    rules may be missing of a chain whose policy would decide.
+    """
     kept: list[str] = []
     block: list[str] = []
-    depth, is_wanted = 0, True
-    for line in _within_table(part.lines, assumed):
+    depth, whole, is_wanted = 0, 0, True  # whole: the number of lines of a block without a chain that does not end
+    for line in _within_table(part.lines, tables, assumed):
         text = line.strip()
         table = TABLE_OF_NFT.match(text) if not depth else None
         if table:
@@ -192,12 +219,14 @@ def nft_text(part: Part, without: t.Collection[tuple[str, str]], assumed: list[A
             else:
                 block.append(line)
             depth += text.count("{") - text.count("}")
+            whole = len(block) if depth < 2 else whole
             if not depth and is_wanted:
                 kept += block
         elif text and not _WARNING.match(text):
             ignore("is in no table", line)
     if depth:
         ignore("begins a table that does not end", block[0])
+        kept += [] if not is_wanted else [*block[:whole], "}"] if kept else [*block, *["}"] * depth]
     return "\n".join([*kept, ""]) if kept else ""
 
 

@@ -329,12 +329,12 @@ class _Reader:
         for tables in (self._filters, legacy):
             iptables_tables.settle(tables, self.assumed)
         without = {*self._filters, *(("bridge", name) for _family, name in self._bridge_filters)}
-        ruleset_text = ""
+        ruleset_text, tables_of_nft = "", netfilter_text.tables_of_nft(self._ruleset_text)
         for part in self._ruleset_text:
             before = sum(self._counts.values())
             self._ruleset = self._ruleset or []
             if part.kind == commands.NFT:
-                ruleset_text += netfilter_text.nft_text(part, without, self.assumed, self._ignore)
+                ruleset_text += netfilter_text.nft_text(part, without, tables_of_nft, self.assumed, self._ignore)
             else:
                 self._ruleset += netfilter_text.nft_json(part, without, self._ignore)
             self._show(part, before)

@@ -593,6 +593,50 @@ def test_a_chain_of_nft_that_was_cut_out_of_its_table_is_met_where_its_name_tell
     assert len(found.assumed) == 2
 
 
+PASS = 'table inet gate {\n chain pass {\n  iifname "lan0" accept\n }\n}\n'
+HALF_CHAIN = "table ip last {\n chain whole {\n  tcp dport 80 drop\n }\n chain half {\n  tcp dport 81 drop\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (HALF_CHAIN, [*HALF_CHAIN.splitlines(), "}", "}"]),
+        # The rules that are missing may accept what the policy of a half chain drops.
+        (PASS + HALF_CHAIN, [*PASS.splitlines(), *HALF_CHAIN.splitlines()[:4], "}"]),
+        (f"```\nchain loose {{\n drop\n}}\n```\n```\n{PASS}```\n", ["table inet gate {", "chain loose {", " drop", "}", "}"]),
+        (
+            "map ends {\n type ipv4_addr . inet_service : verdict\n elements = { 192.0.2.8 . 80 : drop,\n",
+            [
+                "table ip unnamed {",
+                "map ends {",
+                " type ipv4_addr . inet_service : verdict",
+                " elements = { 192.0.2.8 . 80 : drop,",
+            ],
+        ),
+    ],
+    ids=["alone", "beside a whole table", "a chain of the only table", "a map"],
+)
+def test_an_output_of_nft_without_its_end_or_its_beginning_is_read(text: str, lines: list[str]) -> None:
+    found = pastes.read({"report": text})
+    assert found.snapshot["nftables_text"].splitlines()[: len(lines)] == lines
+    assert found.snapshot["nftables_text"].count("{") == found.snapshot["nftables_text"].count("}")
+    assert any(entry["fact"] == "nft" for entry in found.snapshot["open"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The rule `DROP       tcp  --  198.51.100.0/24      anywhere` is there.\n",
+        "   12  720 DROP       tcp  --  *      *       198.51.100.0/24      0.0.0.0/0\n",
+    ],
+)
+def test_rows_of_iptables_without_the_name_of_their_chain_are_a_chain_to_which_a_rule_may_lead(text: str) -> None:
+    found = pastes.read({"report": text})
+    assert "-A UNNAMED -s 198.51.100.0/24 -p tcp -j DROP" in table(found.snapshot, "filter")
+    assert any(entry["fact"] == "jump:ip filter UNNAMED" for entry in found.snapshot["open"])
+    assert any("It is named UNNAMED here." in sentence for sentence in found.assumed)
+
+
 def test_rules_of_iptables_that_nft_prints_keep_what_decides() -> None:
     text = 'table ip nat {\n chain x {\n  ip daddr 10.96.0.1 xt match "comment" tcp dport 443 counter packets 1 bytes 60 jump y\n'
     text += '  xt match "statistic" jump y\n  xt match "comment" counter packets 0 bytes 0 xt target "MASQUERADE"\n }\n}\n'
