@@ -118,6 +118,7 @@ class _Reader:
         self._lengths: dict[str, int] = {}  # of the prefixes of these addresses
         self._shown = open_facts.Shown()
         self._martians: list[str] = []  # links by which packets came in that reverse-path filtering drops
+        self._refusals = [entry for text in dump.values() for entry in traffic_text.refusals(str(text))]
         self._boot_files = output_names.boot_files(dump)
         of_names: dict[str, list[Part]] = {}
         for name, text in dump.items():
@@ -154,6 +155,8 @@ class _Reader:
         return [part._replace(is_pod=False) for part in parts]
 
     def _ignore(self, reason: str, line: str) -> None:
+        if self._traffic.read(line):  # behind an output, without a command of its own
+            return
         kind = re.sub(r"\(.*\)", "", reason)
         self._counts[kind] = self._counts.get(kind, 0) + 1
         if prose.is_prose(line):
@@ -362,7 +365,11 @@ class _Reader:
             "ebtables": netfilter_text.ebtables_entries(self._bridge_filters) or self._none_of(commands.EBTABLES),
             "nftables": self._ruleset,
         }
-        if not ruleset_text and not any(value for value in subsets.values()) and not (self._pods or self._traffic.evidence()):
+        if (
+            not ruleset_text
+            and not any(value for value in subsets.values())
+            and not (self._pods or self._traffic.evidence() or self._refusals)
+        ):
             raise self._nothing_understood()
         links = _Links(subsets.get("links"), self.assumed)
         # A link that a whole output of links lacks is a slip of the operator, which the module names.
@@ -415,7 +422,7 @@ class _Reader:
             ],
         }
         evidence = [*traffic_text.of_tables(self._filters), *traffic_text.of_rulesets(self._ruleset_text)]
-        evidence += self._traffic.evidence()
+        evidence += [*self._refusals, *self._traffic.evidence()]
         snapshot["evidence"] = [entry.plain() for entry in evidence]
         snapshot.update(
             {"open": [fact.plain() for fact in facts], "assumed": [each.plain() for each in dict.fromkeys(self.assumed)]}
@@ -621,7 +628,7 @@ class _Links:
                 self._by_name[name]["addresses"].append(_address(f"{address}/{lengths.get(address, _length(address))}"))
                 known.add(address)
         for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
-            if address not in known:
+            if address not in known and not address.startswith(("127.", "::1")):
                 self._make("kube-ipvs0")
                 self._by_name["kube-ipvs0"]["addresses"].append(_address(f"{address}/{_length(address)}"))
                 sentence = f"{address}, of a virtual server, is on no link of the paste. It is assumed to be on kube-ipvs0."

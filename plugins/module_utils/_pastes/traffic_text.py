@@ -13,7 +13,19 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from .._snapshot.evidence import ASSURED, COUNTER, LOGGED, PROTOCOLS, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
+from .._snapshot.evidence import (
+    ASSURED,
+    COUNTER,
+    LOGGED,
+    PROTOCOLS,
+    REFUSED,
+    SYN,
+    SYN_ACK,
+    TRACED,
+    UNREPLIED,
+    Evidence,
+    without_counter,
+)
 from .commands import Part
 from .iptables_tables import Tables
 from .netfilter_text import CHAIN_OF_NFT, TABLE_OF_NFT
@@ -40,6 +52,19 @@ _OF_SYSLOG = re.compile(r"(?:.*\bkernel: )?(?:\[ *\d+\.\d+\] ?)?")
 LONGEST = 1000  # characters of a line of the kernel's log
 _DROPS = re.compile(r"-j (?:DROP|REJECT)\b")
 _NFT_DROP = re.compile(r"\bcounter packets (\d{1,20}) bytes \d+ (?:drop|reject)\b")
+# What nft monitor trace prints: the packet, and the rule or the policy that drops it (src/netlink.c, trace_print_rule).
+_TRACED = re.compile(
+    r"trace id (?P<id>\w+) (?P<table>(?:ip|ip6|inet|bridge|arp|netdev) \S+) (?P<chain>\S+) "
+    r"(?:packet: (?P<packet>.*)|rule (?P<rule>.*) \(verdict (?P<verdict>[^()]*)\)|(?:verdict|policy) .*)"
+)
+_DROPPING_POLICY = re.compile(r" policy drop ?$")
+_OF_TRACE = re.compile(r"\b(ip6? [sd]addr|dport|ip protocol|ip6 nexthdr) (\S+)")
+# A question to the kernel's routing, and the error with which the kernel refuses. One of a pod or another machine is no question.
+_QUESTION = re.compile(
+    r"(?!.*\b(?:exec|nsenter|ssh)\b).*\b(?P<command>ip(?: +-\S+)* +r\w* +get +(?:to +)?|ping6? +(?:-\w+ +(?:[\d.]+ +)?)*)"
+    r"[\"']?(?P<to>[\da-f.:]+)[\"']?(?: +from +(?P<source>[\da-f.:]+))?(?: +iif +(?P<link>[\w.@-]{1,15}))?"
+)
+_REFUSED = re.compile(r"(?:RTNETLINK answers|connect|ping: (?:connect|sendmsg)): (?P<message>[A-Z][\w -]+)")
 Flow = tuple[str, int, str, int]  # source and destination of a segment
 
 
@@ -50,6 +75,7 @@ class Traffic:
         self._connections: dict[Evidence, None] = {}
         self._times: dict[tuple[str, Flow, str], list[float]] = {}  # of segments, by flags, flow and link
         self._head = ""  # of the packet whose ends the next line has
+        self._packets: dict[str, dict[str, str]] = {}  # of nft's trace, by id
 
     def read(self, line: str) -> bool:
         """Read a line. Return whether it is one of conntrack, tcpdump or the kernel's log of packets."""
@@ -57,6 +83,7 @@ class Traffic:
         connection, segment = _CONNECTION.fullmatch(text), _SEGMENT.fullmatch(self._head + text)
         head, logged = _HEAD.fullmatch(text), _LOGGED.search(text) if len(text) < LONGEST else None
         self._head = head["head"] if head else ""
+        traced = _TRACED.fullmatch(text)
         try:
             if connection:
                 self._add_connection(text, connection)
@@ -64,9 +91,21 @@ class Traffic:
                 self._add_segment(segment)
             elif logged:
                 return self._add_logged(text[: logged.start()], logged)
+            elif traced:
+                self._add_traced(text, traced)
         except Unfit:
             return False
-        return bool(connection or segment or head)
+        return bool(connection or segment or head or traced)
+
+    def _add_traced(self, text: str, match: re.Match[str]) -> None:
+        """Add a packet that nft's trace shows to be dropped. Raises Unfit."""
+        packet = self._packets.setdefault(match["id"], {})
+        packet.update((key.split()[-1], value) for key, value in _OF_TRACE.findall(match["packet"] or ""))
+        if match["verdict"] == "drop" or _DROPPING_POLICY.search(text):
+            rule = f"{match['table']} {match['chain']}: {match['rule'] or 'policy drop'}"
+            ends = _end(packet, "saddr"), _end(packet, "daddr")
+            port = int(packet["dport"]) if packet.get("dport", "").isdigit() else 0
+            self._connections[Evidence(TRACED, rule, packet.get("protocol", packet.get("nexthdr", "")), *ends, port)] = None
 
     def _add_logged(self, before: str, match: re.Match[str]) -> bool:
         """Add a packet of the kernel's log. Return whether it is one. before: the text before it. Raises Unfit."""
@@ -105,6 +144,27 @@ class Traffic:
                 kind = SYN if flags == "S" else SYN_ACK
                 entries[Evidence(kind, "", "tcp", str(source), str(destination), int(port), (len(times),))] = None
         return [*entries][:MOST]
+
+
+def refusals(text: str) -> t.Iterator[Evidence]:
+    """Yield the routes that the kernel refused to ``ip route get`` or ping."""
+    lines = [line.strip() if len(line) < LONGEST else "" for line in text.splitlines()]
+    for number, refused in ((number, _REFUSED.fullmatch(line)) for number, line in enumerate(lines)):
+        # ping prints a line before the error.
+        asked = [_QUESTION.match(line) for line in lines[max(0, number - 2) : number]] if refused else []
+        question = next(filter(None, reversed(asked)), None)
+        if not (refused and question):
+            continue
+        try:
+            source, to = _address(question["source"]) if question["source"] else "", _address(question["to"])
+        except Unfit:
+            continue
+        link = "ping" if question["command"].startswith("ping") else question["link"] or "lo"
+        yield Evidence(REFUSED, f"{link} {refused['message']}", source=source, destination=to)
+
+
+def _end(packet: t.Mapping[str, str], name: str) -> str:
+    return _address(packet[name]) if name in packet else ""
 
 
 def _address(text: str) -> str:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import re
 import typing as t
 
-COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK, LOGGED = "counter", "unreplied", "assured", "syn", "syn-ack", "logged"
-KINDS = (COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK, LOGGED)
+COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK = "counter", "unreplied", "assured", "syn", "syn-ack"
+LOGGED, TRACED, REFUSED = TELLING = "logged", "traced", "refused"  # each of which tells by itself what stops a packet
+KINDS = (COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK, *TELLING)
 PROTOCOLS = ("tcp", "udp", "sctp", "icmp", "icmpv6")  # of connections, as conntrack names them
 _OF_COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
 
 
 class Evidence(t.NamedTuple):
     """kind: counter of a rule that drops; connection without a reply, or with traffic both ways; SYN or SYN-ACK seen repeatedly;
-    packet that a rule wrote to the kernel's log.
+    packet that a rule wrote to the kernel's log, that a rule dropped in a trace of nft, or to which the kernel refused a route.
 
-    rule: of a counter, as a culprit is named; of a log line, its hook and its prefix. protocol, source, destination,
-    destination_port: of a connection's first packet.
+    rule: of a counter and of a trace, as a culprit is named; of a log line, its hook and its prefix; of a refusal, the link by
+    which the packet comes in, or ping, and the message. protocol, source, destination, destination_port: of a connection's first
+    packet; empty and 0 where the output lacks them.
     counts: the packets of a counter in each reading, or the number of segments. left_source, left_destination, left_port: of the
     connection's packets after the node translated them, to which the expected reply belongs; empty if that is not known.
     """

@@ -175,6 +175,11 @@ class Way(t.NamedTuple):
     def has_arrived(self) -> bool:
         return self.verdict in ARRIVED
 
+    @property
+    def is_untranslated_here(self) -> bool:
+        """Return whether the node itself receives the packet, and no rule has given it other ends."""
+        return self.verdict == DELIVERED and not self.interface and not any(step.packet for step in self.steps)
+
     def is_well(self, wants_reply: bool = True) -> bool:
         """Return whether the packet arrives, and its reply if one is wanted."""
         return self.has_arrived and (not wants_reply or self.reply_verdict in ARRIVED)
@@ -360,9 +365,12 @@ class Answer(t.NamedTuple):
 
     @property
     def left(self) -> frozenset[tuple[str, str, int]]:
-        """Return the source, destination and its port with which the packet may leave."""
-        sent = (way.met.frame.packet for way in self.every_way if way.has_arrived and way.met.frame)
-        return frozenset((fields.show(each.source), fields.show(each.destination), each.destination_port) for each in sent)
+        """Return the source, destination and its port with which the packet may leave, or arrive at the node itself."""
+        sent = [way.met.frame.packet for way in self.every_way if way.has_arrived and way.met.frame]
+        received = [way.met.query for way in self.every_way if way.is_untranslated_here and way.met.query]
+        ends = [(each.source, each.destination, each.destination_port) for each in sent]
+        ends += [(each.source, each.destination, each.destination_port) for each in received]
+        return frozenset((fields.show(source), fields.show(destination), port) for source, destination, port in ends)
 
     @property
     def caveats(self) -> list[Caveat]:

@@ -31,6 +31,7 @@ from .._snapshot.open_facts import (
     SET,
     TABLE,
     Fact,
+    of_id,
 )
 from .._snapshot.settings import ALL, BRIDGED
 from .._twin.substitutions import LINE, UNNAMED
@@ -174,6 +175,11 @@ def disagree(explored: Exploration) -> bool:
     return len({fate(answer)[:2] for answer in explored.answers.values()}) > 1
 
 
+def differ_in_culprit(explored: Exploration) -> bool:
+    """Return whether the packet is lost in all worlds alike, and not by the same object."""
+    return not disagree(explored) and len({fate(answer)[2] for answer in explored.answers.values() if answer} - {None}) > 1
+
+
 def assumed(explored: Exploration, family: str) -> list[Assumption]:
     """Return what is assumed about objects that the packet or its reply met in some world. family: of the packet."""
     met = frozenset[Concern]().union(*(path.met(answer, family) for answer in explored.answers.values() if answer))
@@ -215,6 +221,25 @@ def conclusion(
     if way.reply and len({key[1] for key in keys}) > 1:
         way = way._replace(reply=way.reply._replace(verdict=UNKNOWN, culprit=None))
     return result._replace(way=way)
+
+
+def next_command(result: Answer) -> str:
+    """Return the one command that decides most about an answer that is not certain; empty if none does."""
+    decider = result.way.culprit.object if result.way.culprit else None
+    near = [*(RULESETS if isinstance(decider, culprit.ChainRule) else ROUTING)]
+    if isinstance(decider, culprit.ChainRule) and not decider.is_of_iptables:
+        near.reverse()
+    facts = [fact for fact in result.depends_on if fact.ask and not result.certain]
+    order = {fact.fact: near.index(kind) if (kind := fact.fact.partition(":")[0]) in near else len(near) for fact in facts}
+    first = min(facts, key=lambda fact: (not fact.outcomes, order[fact.fact]), default=None)
+    query = result.way.met.query
+    return lead(of_id(first.fact).ask or first.ask, query is not None and len(query.destination) == 16) if first else ""
+
+
+def lead(ask: str, is_ipv6: bool) -> str:
+    """Return the one of several commands that shows most. is_ipv6: of the packet."""
+    commands = ask.split("; ")
+    return next((command for command in commands if is_ipv6 and command.startswith("ip -6 ")), commands[0])
 
 
 def _asked_together(entries: t.Sequence[Dependency]) -> tuple[Dependency, ...]:

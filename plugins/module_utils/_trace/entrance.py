@@ -51,7 +51,8 @@ def _link_to(source: bytes, destination: bytes, snapshot: Snapshot, is_guess: bo
     """Find the link of the pod with the source address, or of the route to it; empty for an address of the node itself."""
     address, links, routes = fields.show(source), snapshot.links, snapshot.routes or ()
     pods = (link.name for link in links if address in link.peer.addresses)
-    pod = "" if any(address in link.addresses for link in links) else next(pods, None)
+    is_own = ipaddress.ip_address(address).is_loopback or any(address in link.addresses for link in links)
+    pod = "" if is_own else next(pods, None)
     if pod is not None:
         return pod
     parsed = blueprint.parsed_routes(routes, [])

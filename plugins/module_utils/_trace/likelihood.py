@@ -10,12 +10,25 @@ Evidence makes no answer certain: a counter shows that some packet met a rule, a
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .._core.fields import show
-from .._snapshot.evidence import ASSURED, COUNTER, LOGGED, SYN, SYN_ACK, UNREPLIED, Evidence, without_counter
+from .._snapshot.evidence import (
+    ASSURED,
+    COUNTER,
+    LOGGED,
+    REFUSED,
+    SYN,
+    SYN_ACK,
+    TELLING,
+    TRACED,
+    UNREPLIED,
+    Evidence,
+    without_counter,
+)
 from .answer import ARRIVED, UNKNOWN, Answer, Outcome
-from .culprit import ChainRule
+from .culprit import ChainRule, NoRoute, Route, Rule, Setting
 
 FITS, NEUTRAL, CONTRADICTS = 1, 0, -1
 
@@ -30,8 +43,9 @@ class Flow(t.NamedTuple):
 
     def is_of(self, entry: Evidence) -> bool:
         is_source = not self.source or entry.source == self.source
-        if entry.kind == LOGGED and not entry.protocol:  # a line that a report cuts
-            return is_source and entry.destination == self.destination
+        if entry.kind in TELLING and not entry.protocol:  # a line that a report cuts, or that never has the ports
+            is_source = is_source or not entry.source
+            return is_source and entry.destination in ("", self.destination)
         ends = (entry.protocol, entry.destination, entry.destination_port)
         return is_source and ends == (self.protocol, self.destination, self.destination_port)
 
@@ -55,9 +69,13 @@ def sentence(entry: Evidence) -> str:
         least, most = min(entry.counts, default=0), max(entry.counts, default=0)
         return f"{entry.rule} has {most} packets" if least == most else f"{entry.rule} went from {least} to {most} packets"
     address, port = entry.new_destination
+    first, _blank, rest = entry.rule.partition(" ")
     if entry.kind == LOGGED:
-        hook, _blank, prefix = entry.rule.partition(" ")
-        return f"the kernel's log has a packet {what} in {hook}{f' with the prefix {prefix!r}' if prefix else ''}"
+        return f"the kernel's log has a packet {what} in {first}{f' with the prefix {rest!r}' if rest else ''}"
+    if entry.kind == TRACED:
+        return "nft's trace shows the packet there"
+    if entry.kind == REFUSED:
+        return f"the kernel answers {'ping' if first == PING else 'ip route get'} for {entry.destination} with {rest!r}"
     parts = [f"its source becomes {entry.new_source}"] if entry.new_source else []
     parts += [f"its destination becomes {address}{f' port {port}' if port else ''}"] if address else []
     translated = "".join(f", and {part}" for part in parts)
@@ -67,6 +85,67 @@ def sentence(entry: Evidence) -> str:
         SYN: f"tcpdump shows the SYN {what} {sum(entry.counts)} times, and no answer",
         SYN_ACK: f"tcpdump shows the answer to the SYN {what} {sum(entry.counts)} times",
     }[entry.kind]
+
+
+PING = "ping"  # in place of the link of a refusal
+# What the kernel's routing says (net/ipv4/fib_semantics.c, fib_props; net/ipv4/fib_frontend.c), and a rule in OUTPUT.
+_REFUSALS = {
+    "Invalid cross-device link": "reverse-path filtering drops the packet (net.ipv4.conf.{link}.rp_filter)",
+    "Network is unreachable": "no route leads to {to}",
+    "No route to host": "a route of type unreachable stops packets to {to}",
+    "Permission denied": "a route or a rule of type prohibit stops packets to {to}",
+    "Operation not permitted": "a rule in OUTPUT stops the packet",
+}
+
+
+def stopping(entry: Evidence) -> tuple[str, str]:
+    """Return what stops the packet by evidence that tells it, as words to follow "that", and the command that shows it.
+
+    Both are empty for evidence that does not tell it. A counter is one of invalid_by.
+    """
+    if entry.kind == COUNTER:
+        return f"connection tracking takes the packet for invalid, and it is dropped ({entry.rule})", "conntrack -S"
+    first, _blank, rest = entry.rule.partition(" ")
+    save = "ip6tables-save" if ":" in entry.destination else "iptables-save"
+    if entry.kind == LOGGED:
+        return f"a rule in {first} that no output has stops the packet", save
+    if entry.kind == TRACED:
+        return f"{entry.rule} stops the packet", "nft list ruleset"
+    if entry.kind != REFUSED or rest not in _REFUSALS:
+        return "", ""
+    filters = f"sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.{first.replace('.', '/')}.rp_filter"
+    routes = f"ip {'-6 ' if ':' in entry.destination else ''}route show table all"
+    ask = filters if "{link}" in _REFUSALS[rest] else save if "OUTPUT" in _REFUSALS[rest] else routes
+    return _REFUSALS[rest].format(link=first, to=entry.destination), ask
+
+
+def is_explained(entry: Evidence, answer: Answer) -> bool:
+    """Return whether an answer has what stops a packet by evidence that tells it, or something else for that of the log."""
+    decider = answer.way.culprit.object if answer.way.culprit else None
+    if entry.kind == TRACED:
+        return str(decider) == entry.rule
+    is_filter = entry.rule.endswith("Invalid cross-device link")
+    if entry.kind == REFUSED:
+        return (
+            isinstance(decider, Setting) and decider.name == "rp_filter"
+            if is_filter
+            else isinstance(decider, (NoRoute, Route, Rule))
+        )
+    return decider is not None
+
+
+_INVALID = re.compile(r"--(?:ct)?state \S*INVALID|ct state \S*invalid")  # of a rule, for which a twin never takes a packet
+
+
+def invalid_by(answer: Answer, evidence: t.Collection[Evidence]) -> Evidence | None:
+    """Return the counter of a rule for invalid packets, in the chain of a rule that stops the packet and counted none."""
+    decider = answer.way.culprit.object if answer.way.culprit else None
+    counters = {entry.rule: entry for entry in evidence if entry.kind == COUNTER}
+    if not isinstance(decider, ChainRule) or without_counter(str(decider)) in counters:
+        return None
+    of_table, words = f"{decider.family} {decider.table}", (f": -A {decider.chain} ", f" {decider.chain}: ")
+    heads = tuple(f"{of_table}{word}" for word in words)
+    return next((entry for rule, entry in counters.items() if rule.startswith(heads) and _INVALID.search(rule)), None)
 
 
 def translated_otherwise(left: t.Collection[tuple[str, str, int]], evidence: t.Iterable[Evidence]) -> Evidence | None:
@@ -79,7 +158,7 @@ def translated_otherwise(left: t.Collection[tuple[str, str, int]], evidence: t.I
 def fit(entry: Evidence, outcome: Outcome) -> int:
     """Return whether evidence fits an outcome of a fact, or contradicts it."""
     verdict, reply = outcome.verdict, outcome.reply_verdict
-    if entry.kind == LOGGED:  # by a rule that no output has
+    if entry.kind in TELLING:  # what stops the packet may be in no output
         return NEUTRAL
     if entry.kind == COUNTER:
         decider = outcome.culprit.object if outcome.culprit else None

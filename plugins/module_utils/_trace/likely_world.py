@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import typing as t
 
-from .._snapshot.evidence import LOGGED, Evidence
-from .._snapshot.open_facts import ADDRESSES, FORWARDING, HAIRPIN, KINDS, POLICY, ROUTES, RP_FILTER
+from .._snapshot.evidence import LOGGED, TELLING, Evidence
+from .._snapshot.open_facts import ADDRESSES, CHAIN, FORWARDING, HAIRPIN, KINDS, POLICY, ROUTES, RP_FILTER
 from .._twin.worlds import SETTINGS, Open
 from . import certainty, likelihood
 from .answer import DELIVERED, FORWARDED, LOST, UNKNOWN, Answer, Outcome, Way
@@ -42,23 +42,23 @@ class Choice(t.NamedTuple):
 class Likely(t.NamedTuple):
     """answer: in the world of the choices. explains: whether it is chosen because it explains a loss, and not by evidence.
 
-    logged: a line of the kernel's log about the packet, if nothing that outputs have stops it.
+    telling: evidence that tells what stops the packet, if nothing does in the world. chain: to which the packet comes, and whose
+    rules no output has.
     """
 
     choices: tuple[Choice, ...]
     answer: Answer
     explains: bool = False
-    logged: Evidence | None = None
+    telling: Evidence | None = None
+    chain: str = ""
 
     @property
     def ask(self) -> str:
         """Return the command that shows the fact on which the rest depends: the last one."""
-        if self.logged:
-            return f"{'ip6tables' if ':' in self.logged.destination else 'iptables'}-save"
-        commands = self.choices[-1].fact.fact.ask.split("; ")
+        if self.telling:
+            return likelihood.stopping(self.telling)[1]
         query = self.answer.way.met.query
-        is_ipv6 = query is not None and len(query.destination) == 16
-        return next((command for command in commands if is_ipv6 and command.startswith("ip -6 ")), commands[0])
+        return certainty.lead(self.choices[-1].fact.fact.ask, query is not None and len(query.destination) == 16)
 
     @property
     def sentences(self) -> list[str]:
@@ -67,18 +67,24 @@ class Likely(t.NamedTuple):
         grounds = "; ".join(dict.fromkeys(ground for choice in self.choices for ground in choice.grounds))
         likely = "If the packet is lost, it is likely" if self.explains else "It is likely"
         sentence = f"{likely} that {became(self.answer)}, because {clauses}: {grounds or ' '.join(self.answer.way.reasons)}"
-        if self.logged:
-            stops = f"a rule in {self.logged.rule.partition(' ')[0]} that no output has stops the packet"
-            sentence = f"It is likely that {stops}, because {likelihood.sentence(self.logged)}"
+        if self.telling:
+            such = f", such as one of chain {self.chain}" * (bool(self.chain) and self.telling.kind == LOGGED)
+            sentence = (
+                f"It is likely that {likelihood.stopping(self.telling)[0]}{such}, because {likelihood.sentence(self.telling)}"
+            )
         return [f"{sentence.rstrip('.')}.", *[f"`{self.ask}` shows whether it is so."] * bool(self.ask)]
 
     def told(self, answer: Answer) -> Answer:
         """Return an answer that depends on open facts, with what is likely first, and the facts that it supposes."""
         names = [choice.name for choice in self.choices]
         facts = sorted(answer.depends_on, key=lambda fact: names.index(fact.fact) if fact.fact in names else len(names))
-        way = answer.way._replace(reason=" ".join([*self.sentences, answer.way.reason]))
-        if self.logged:
-            way = way._replace(verdict=UNKNOWN)
+        is_elsewhere = (
+            answer.way.verdict in LOST and not self.telling
+        )  # the packet is lost in all worlds, and here by another object
+        way = self.answer.way if is_elsewhere else answer.way
+        way = way._replace(reason=" ".join([*self.sentences, way.reason]))
+        if self.telling:
+            way = way._replace(verdict=UNKNOWN, culprit=None)
         return answer._replace(way=way, depends_on=tuple(facts))
 
 
@@ -122,13 +128,22 @@ class _Search:
             answer = self._answer(choices)
         if answer is None:
             return None
-        logged = next((entry for entry in self._evidence if entry.kind == LOGGED), None)
-        if logged and not _lost(answer):
-            return Likely(choices, answer, logged=logged)
+        told = (entry for entry in self._evidence if entry.kind in TELLING and likelihood.stopping(entry)[0])
+        telling = next(told, None)
+        if telling and not likelihood.is_explained(telling, answer):
+            return Likely(choices, answer, telling=telling, chain=self._lacking_chain(answer))
+        invalid = likelihood.invalid_by(answer, self._evidence) if _lost(answer) else None
+        if invalid:
+            return Likely(choices, answer, telling=invalid)
         explaining = None if _lost(answer) else self._explanation(choices, answer)
         if explaining:
             return Likely((*choices, explaining), t.cast("Answer", self._answer((*choices, explaining))), True)
         return Likely(choices, answer) if choices else None
+
+    def _lacking_chain(self, answer: Answer) -> str:
+        """Return the last chain to which a packet comes and whose rules no output has; empty if there is none."""
+        targets = [target for _chain, target in answer.way.met.jumps if f"{CHAIN}:{target}" in self._opened]
+        return targets[-1].split(" ", 2)[2] if targets else ""
 
     def _choice(self, choices: tuple[Choice, ...], answer: Answer) -> Choice | None:
         """Return the value with most evidence, of the facts that the packet meets in the world of the choices."""

@@ -14,8 +14,8 @@ from .._core import codec, fields
 from .._core.errors import DatapathError, Failure, MissingLibrary
 from .._platform import process
 from .._routing.rule import protocol_name
-from .._snapshot.evidence import LOGGED, Evidence
-from .._snapshot.open_facts import CUT, NFT, TABLE
+from .._snapshot.evidence import TELLING, UNREPLIED, Evidence
+from .._snapshot.open_facts import CUT, NFT, ROUTES, TABLE
 from .._snapshot.values import Entry, Snapshot
 from .._twin import assumptions, build_backend, snapshot_form, worlds
 from .._twin.assumptions import Ends
@@ -74,14 +74,19 @@ class Judgement(t.NamedTuple):
     def with_likelihood(self) -> Judgement:
         """Return it with what is likely first in an answer that depends on open facts, and the next output to ask for."""
         answer = self.answer
-        is_logged = not answer.certain and any(entry.kind == LOGGED for entry in self.evidence)
-        if (certainty.disagree(self.explored) and answer.way.verdict == UNKNOWN) or is_logged:
+        is_told = not answer.certain and any(entry.kind in TELLING for entry in self.evidence)
+        is_open = certainty.disagree(self.explored) and answer.way.verdict == UNKNOWN
+        if is_open or is_told or certainty.differ_in_culprit(self.explored):
             work = self.tracer.work
             may_ask = work.until(work.done + likely_world.MOST_WORK)
             likely = likely_world.find(self.explored, self.tracer.opened, self.tracer.asked, self.evidence, may_ask)
             if likely:
                 return self._replace(answer=likely.told(answer))
-        return self._replace(answer=_with_further_output(answer, self.explored))
+        for add in (_with_tracked_loss, _with_further_output, _with_command):
+            added = add(answer, self.explored, self.evidence)
+            if added is not answer:
+                break
+        return self._replace(answer=added)
 
     def with_cures(self, first: t.Container[str] = (), accepts: t.Callable[[Candidate], str] | None = None) -> Answer:
         """Return the answer with the remedies that work. Raises DatapathError.
@@ -174,7 +179,14 @@ def _judged(question: Question, run: process.Runner, work: Work) -> Judgement:
     return Judgement(result._replace(unknown=(*unknown,)), tracer, last, explored, evidence)
 
 
-def _with_further_output(result: Answer, explored: certainty.Exploration) -> Answer:
+def _with_command(result: Answer, _explored: certainty.Exploration, _evidence: t.Collection[Evidence]) -> Answer:
+    """Return an answer that is not certain, with the one command that decides most."""
+    ask = certainty.next_command(result)
+    words = "which" if result.way.verdict == UNKNOWN else "whether it is so"
+    return result._replace(way=result.way._replace(reason=f"{result.way.reason} `{ask}` shows {words}.")) if ask else result
+
+
+def _with_further_output(result: Answer, explored: certainty.Exploration, _evidence: t.Collection[Evidence]) -> Answer:
     """Return an answer that is not certain and in no world a loss, with the one output that shows more rules than those known."""
     answers = [result, *filter(None, explored.answers.values())]
     is_lost = any({way.verdict, way.reply_verdict} & {*LOST} for each in answers for way in each.ways)
@@ -184,6 +196,10 @@ def _with_further_output(result: Answer, explored: certainty.Exploration) -> Ans
         return result
     nothing = f"Nothing in the outputs stops the packet or its reply: `{command}` shows whether other rules do."
     parts = [nothing, result.way.reason] if result.way.verdict == UNKNOWN else [result.way.reason, nothing]
+    way, route = result.way, result.way.met.route
+    is_named = route is not None and way.interface and (way.interface not in route.links or way.interface == way.came_in_by)
+    if route and ROUTES not in kinds and not is_named:
+        parts.insert(1, f"It takes {route}.")
     return result._replace(way=result.way._replace(reason=" ".join(parts)))
 
 
@@ -205,6 +221,22 @@ def _by_connections(explored: certainty.Exploration, tracer: _Tracer, ends: Ends
     is_open = "" if others.first is not explored.first else ". What translates it is open"
     shown = likelihood.sentence(by_connection)
     return result._replace(way=result.way._replace(reason=f"{result.way.reason} {shown[:1].upper()}{shown[1:]}{is_open}."))
+
+
+def _with_tracked_loss(result: Answer, explored: certainty.Exploration, evidence: t.Collection[Evidence]) -> Answer:
+    """Return an answer, with what is likely of a packet that connection tracking sends in no world, and that has no answer."""
+    unanswered = [entry for entry in evidence if entry.kind == UNREPLIED and entry.new_destination[0]]
+    entry = likelihood.translated_otherwise(explored.first.left, unanswered)
+    if entry is None or any(
+        not likelihood.translated_otherwise(each.left, [entry]) for each in explored.answers.values() if each
+    ):
+        return result
+    address, port = entry.new_destination
+    to = f"{address}{f' port {port}' if port else ''}"
+    likely = f"It is likely that the packet is lost: the node sends it to {to}, which does not answer."
+    ask = f"`{'ip6tables-save' if ':' in address else 'iptables-save'} -t nat` shows what translates it."
+    way = result.way._replace(verdict=UNKNOWN, culprit=None, reason=f"{likely} {ask} {result.way.reason}")
+    return result._replace(way=way)
 
 
 def _evidence_about(evidence: t.Iterable[Evidence], packet: Packet, explored: certainty.Exploration) -> list[Evidence]:

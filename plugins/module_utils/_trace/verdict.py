@@ -971,7 +971,10 @@ def _unexplained(packet: Packet, query: Query, scene: Scene, events: t.Sequence[
     if packet.source[:1] == b"\x7f" or query.destination[:1] == b"\x7f":
         route = scene.tables.decide(query._replace(destination=destination)).route
         link = link or next(iter(sorted(route.links)) if route else iter(()), LOOPBACK)
-        return f"Addresses of the loopback do not pass {link}.", Setting(f"net/ipv4/conf/{link}/route_localnet", 0)
+        port = f":{query.destination_port}" if query.destination_port else ""
+        to = f": {fields.show(query.destination)}{port} is translated to {fields.show(destination)}"
+        reason = f"Addresses of the loopback do not pass {link}{to if destination != query.destination else ''}."
+        return reason, Setting(f"net/ipv4/conf/{link}/route_localnet", 0)
     decision = scene.tables.decide(query)
     blocked = _blocked(decision)
     if blocked:

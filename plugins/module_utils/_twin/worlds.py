@@ -18,9 +18,9 @@ from functools import partial
 
 from .._core.errors import Invalid
 from .._netfilter.rule_words import quote
-from .._ruleset.ruleset import DNAT
+from .._ruleset.ruleset import DNAT, DROP, REJECT
 from .._snapshot import open_facts
-from .._snapshot.evidence import Evidence
+from .._snapshot.evidence import LOGGED, Evidence
 from .._snapshot.open_facts import KINDS, WORDS, Fact
 from .._snapshot.settings import BRIDGED
 from .._snapshot.values import (
@@ -51,6 +51,9 @@ DECISIVE = (*KINDS[:_BEFORE_SETTINGS], open_facts.FORWARDING, *SETTINGS, *KINDS[
 SHOWN = "shown"  # the value by which the option assume says that there is no more than what the snapshot has
 MOST_LINKS = 2  # by which a table that no output has may lead
 NODE_PORTS = range(30000, 32768)  # the default of kube-apiserver's --service-node-port-range
+# Where programs of the node itself listen: SSH, etcd, the Kubernetes API and kubelet (kubernetes.io, Ports and Protocols).
+OWN_PORTS = (22, 2379, 2380, 6443, 10250)
+MOST_BEHIND = 3  # links of rules behind which a destination may be
 _ELSEWHERE = "assumed-link"
 MOST_PORTS = 50
 OF_THE_KERNEL = ("253", "254", "255")  # tables that its own rules look up
@@ -370,24 +373,47 @@ def _destination(snapshot: Snapshot, packet: Ends, ports: t.Collection[int]) -> 
     to = packet.destination
     elsewhere = partial(_with_path, packet=packet)
     public = f"{to} is a public address" * ipaddress.ip_address(to).is_global
-    node_port = next((port for port in ports if port in NODE_PORTS), None)
     if not packet.interface:
         yield Value("none", f"there is no route to {to}")
         yield Value("elsewhere", f"a route to {to} leads to another node", elsewhere, public)
     elif not any(to in link.addresses for link in snapshot.links):
         yield Value("pod", f"{to} is a pod on the node")
-        reason = f"{node_port} is a node port" if node_port and not public else ""
-        yield Value("own", f"{to} is an address of the node", partial(_with_own, packet=packet), reason)
+        own = _own_ground(snapshot, packet, () if public else ports)
+        yield Value("own", f"{to} is an address of the node", partial(_with_own, packet=packet), own)
         yield Value("elsewhere", f"{to} is behind another link", elsewhere, public)
+        for link in itertools.islice(_links_of_drops(snapshot, packet), MOST_BEHIND):
+            yield Value(link, f"{to} is behind {link}", partial(_with_path, packet=packet, further=link))
 
 
-def _with_path(snapshot: Snapshot, packet: Ends) -> Snapshot:
+def _own_ground(snapshot: Snapshot, packet: Ends, ports: t.Collection[int]) -> str:
+    """Return why the node may have the destination."""
+    logged = (entry for entry in snapshot.evidence if (entry.kind, entry.destination) == (LOGGED, packet.destination))
+    if any(entry.rule.split(" ")[0] == "INPUT" for entry in logged):
+        return "the kernel's log has the packet in INPUT"
+    own, node_port = (next((port for port in ports if port in of_node), 0) for of_node in (OWN_PORTS, NODE_PORTS))
+    return f"programs of nodes listen at port {own}" if own else f"{node_port} is a node port" if node_port else ""
+
+
+def _links_of_drops(snapshot: Snapshot, packet: Ends) -> dict[str, None]:
+    """Return the links of rules that drop packets that leave by them."""
+    near = snapshot.link(packet.interface)
+    links = dict[str, None]()
+    for rule in (rule for table in snapshot.tables() for rule in table.rules()):
+        names = next((match.values for match in rule.matches if match.field == "oifname" and not match.is_negated), ())
+        drops = any(each.kind in (DROP, REJECT) for each in rule.statements)
+        for name in names if drops else ():
+            if snapshot.link(name) and name not in (packet.interface, near and near.master, LOOPBACK):
+                links[name] = None
+    return links
+
+
+def _with_path(snapshot: Snapshot, packet: Ends, further: str = "") -> Snapshot:
     """Return the snapshot with a route to the destination by a further link, and with one for all else by the packet's link."""
     if packet.interface:
         near = snapshot.link(packet.interface)
         entrance = near and near.master or packet.interface
         links = [name for name in _outer_links(snapshot) if name != entrance]
-        further = links[0] if len(links) == 1 else _ELSEWHERE
+        further = further or (links[0] if len(links) == 1 else _ELSEWHERE)
         destinations = [(packet.destination, further), ("default", entrance)]
         added = [*([_ELSEWHERE] if further == _ELSEWHERE else []), *([] if near else [packet.interface])]
     else:

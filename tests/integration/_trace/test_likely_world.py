@@ -102,6 +102,7 @@ DOWN = (
 )
 GET = '# ip route get "10.55.6.7"\n10.55.6.7 via 192.0.2.1 dev ens9 src 192.0.2.20 uid 0\n    cache\n'
 BRIDGE = "# ip route\ndefault via 192.0.2.1 dev ens9\n172.31.0.0/16 dev br-0123456789ab proto kernel scope link src 172.31.0.1\n"
+NEAR = "# ip route\ndefault via 192.0.2.1 dev ens9\n192.0.2.0/24 dev ens9 proto kernel scope link src 192.0.2.20\n"
 IPVS = """\
 # ipvsadm -Ln
 Prot LocalAddress:Port Scheduler Flags
@@ -113,6 +114,64 @@ TCP  10.97.0.1:443 rr
     link/ether 02:9a:7b:1c:5d:3e brd ff:ff:ff:ff:ff:ff
     inet 10.97.0.1/32 scope global kube-ipvs0
 """
+CUT = """\
+table inet gate {
+    chain entry {
+        type filter hook input priority 0; policy drop;
+        iifname "lo" accept
+        tcp dport 22 ac"""
+LOOSE = """\
+```
+        chain pass {
+                type filter hook forward priority filter; policy drop;
+                counter packets 3 bytes 180 jump nowhere
+        }
+```
+```
+table ip6 gate {
+        chain other {
+        }
+}
+```
+"""
+LOOSE_MAP = """\
+        map closed {
+                type ipv4_addr . inet_proto . inet_service : verdict
+                elements = { 198.51.100.8 . tcp . 80 : drop,
+"""
+ROWS = """\
+6322K 4565M shop-77  all  --  pod77 *       0.0.0.0/0            0.0.0.0/0           [goto]
+1774K  132M DROP       all  --  *      *       0.0.0.0/0            0.0.0.0/0
+"""
+LINK = """\
+# iptables -nvL
+Chain GATE (1 references)
+ pkts bytes target     prot opt in     out     source               destination
+   77  4620 DROP       0    --  !br-shop br-shop  0.0.0.0/0            0.0.0.0/0
+    0     0 DROP       0    --  !br-mail br-mail  0.0.0.0/0            0.0.0.0/0
+"""
+INVALID = """\
+Chain cali-tw-cali0123456789a (1 references)
+ pkts bytes target     prot opt in     out     source               destination
+    1    84 ACCEPT     all  --  any    any     anywhere             anywhere             ctstate RELATED,ESTABLISHED
+   20  1200 DROP       all  --  any    any     anywhere             anywhere             ctstate INVALID
+    0     0 DROP       all  --  any    any     anywhere             anywhere
+"""
+TRACE = (
+    "trace id 7a0b11ff inet gate pass rule jump pass_lan (verdict jump pass_lan)\n"
+    "trace id 7a0b11ff inet gate pass rule reject with icmpx type admin-prohibited (verdict drop)\n"
+)
+LACKING = f"-A cali-INPUT -i cali+ -g cali-wl-to-host\n{LOG.replace('OUT=ens9', 'OUT=').replace('IN=br9', 'IN=cali77')}"
+BOTH_REJECT = """\
+-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT
+-A INPUT -j REJECT --reject-with icmp-host-prohibited
+-A FORWARD -j REJECT --reject-with icmp-host-prohibited
+"""
+TRACKED = (
+    "tcp 6 99 SYN_SENT src=192.0.2.9 dst=10.97.0.9 sport=40000 dport=80 [UNREPLIED]"
+    " src=10.77.9.4 dst=192.0.2.9 sport=80 dport=40000\n"
+)
+REFUSED_ROUTE = "# ip route get 10.77.9.4 from 10.77.8.9 iif tun9\nRTNETLINK answers: Invalid cross-device link\n"
 ALLOWED = "# iptables-save | grep br7\n-A INPUT -i br7 -p udp -m udp --dport 53 -j ACCEPT\n"
 BY_FORWARD = "-P FORWARD DROP"
 
@@ -142,12 +201,32 @@ BY_FORWARD = "-P FORWARD DROP"
         (WITHOUT_LINKS, f"tcp 10.66.0.9:40000 > {OTHER} in virbr7", BY_FORWARD, ROUTES),
         (OF_CALICO, "tcp 10.77.8.9:40000 > 10.77.9.4:81 in tunl0", "Drop if no policies passed packet", ROUTES),
         (LOG, "udp 10.66.0.9:40001 > 198.51.100.53:53 in br9", "in FORWARD with the prefix 'Guard-drop:'", "iptables-save"),
+        (CUT, f"tcp {FROM} > {TO}:8080 in ens9", "inet gate entry: type filter hook input", ROUTES),
+        (LOOSE, "tcp [fd00:1::9]:40000 > [fd00:2::9]:443 in ens9", "ip6 gate pass: type filter", "ip -6 route show table all"),
+        (LOOSE_MAP, "tcp 10.66.0.9:40000 > 198.51.100.8:80 in br9", "198.51.100.8 . tcp . 80 : drop", "nft list ruleset"),
+        (ROWS, f"tcp 10.66.0.9:40000 > {OTHER} in pod78", "-A UNNAMED -j DROP has 1774000 packets", RULES_OF_FILTER),
+        (LINK, f"tcp {FROM} > 172.31.0.3:80 in ens9", "-A GATE ! -i br-shop -o br-shop -j DROP", RULES_OF_FILTER),
+        (INVALID, "tcp 10.77.8.9:40000 > 10.77.9.4:53 in ens9", "--ctstate INVALID -j DROP has 20 packets", "conntrack -S"),
+        (TRACE, f"tcp {FROM} > {OTHER} in lan0", "inet gate pass: reject with icmpx type admin-prohibited", "nft list ruleset"),
+        (LACKING, "udp 10.66.0.9:40001 > 198.51.100.53:53 in cali77", "one of chain cali-wl-to-host", "iptables-save"),
+        (
+            REFUSED_ROUTE,
+            "tcp 10.77.8.9:40000 > 10.77.9.4:80 in tun9",
+            "net.ipv4.conf.tun9.rp_filter",
+            "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.tun9.rp_filter",
+        ),
+        (
+            TRACKED,
+            f"tcp {FROM} > 10.97.0.9:80 in ens9",
+            "the node sends it to 10.77.9.4 port 80, which does not answer",
+            "iptables-save -t nat",
+        ),
     ],
 )
 def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: str, named: str, ask: str) -> None:
     found = answer(text, line)
     assert (found["verdict"], found["certain"]) == ("unknown", False)
-    likely, _next, _rest = found["reason"].partition(f" `{ask}` shows whether it is so.")
+    likely, _next, _rest = found["reason"].partition(f" `{ask}` shows wh")
     assert _next and "is likely that" in likely.partition(".")[0] and named in likely, found["reason"]
 
 
@@ -160,6 +239,15 @@ def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: 
         (GET, f"tcp {OTHER} > 10.55.6.7:40000 in ens9", "forwarded", "by which it came in, by ip route 10.55.6.7 via"),
         (BRIDGE, "tcp the node > 172.31.4.4:443", "delivered", "by ip route 172.31.0.0/16 dev br-0123456789ab"),
         (ALLOWED, "udp 10.66.0.9:40001 > 10.66.0.1:53 in br7", "unknown", "or its reply: `nft list ruleset`"),
+        (NEAR, "tcp the node > 192.0.2.77:443", "forwarded", "It takes ip route 192.0.2.0/24 dev ens9"),
+        (SENTENCE, "icmp the node > 10.99.3.7", "dropped", "`ip route show table all` shows whether it is so."),
+        (BOTH_REJECT, f"tcp {FROM} > {TO}:6443 in ens9", "rejected", "(ip filter: -A INPUT -j REJECT --reject-with"),
+        (
+            "# ipvsadm -Ln\nTCP  127.0.0.1:30444 rr\n  -> 10.77.9.4:80  Masq 1 0 0\n",
+            "tcp the node > 127.0.0.1:30444",
+            "dropped",
+            "do not pass lo: 127.0.0.1:30444 is translated to 10.77.9.4",
+        ),
     ],
 )
 def test_the_first_sentences_name_the_line_that_decides(text: str, line: str, verdict: str, named: str) -> None:

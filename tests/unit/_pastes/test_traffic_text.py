@@ -15,8 +15,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.eviden
     ASSURED,
     COUNTER,
     LOGGED,
+    REFUSED,
     SYN,
     SYN_ACK,
+    TRACED,
     UNREPLIED,
     Evidence,
 )
@@ -166,3 +168,47 @@ OF_A_PACKET = "MAC=02:00 SRC=10.66.0.9 DST=198.51.100.53 LEN=60 TTL=63 ID=1 DF P
 def test_a_packet_in_the_kernels_log_is_evidence_with_its_hook_and_prefix(line: str, rule: str) -> None:
     report = f"# ip route\ndefault via 192.0.2.1 dev ens9\n# dmesg\n{line}\n"
     assert evidence(report=report) == [Evidence(LOGGED, rule, "tcp", "10.66.0.9", "198.51.100.53", 443)] * bool(rule)
+
+
+TRACE = (
+    'trace id 7a0b11ff inet gate pass packet: iif "lan0" oif "wan0" ip saddr 10.66.0.9 ip daddr 198.51.100.53 ip ttl 63'
+    " ip protocol tcp ip length 60 tcp sport 40001 tcp dport 443 tcp flags == syn\n"
+    "trace id 7a0b11ff inet gate pass rule counter packets 3 bytes 9 (verdict continue)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "rule"),
+    [("rule tcp dport 443 drop (verdict drop)", "tcp dport 443 drop"), ("policy drop", "policy drop"), ("policy accept", "")],
+)
+def test_what_drops_a_packet_in_a_trace_of_nft_is_evidence(end: str, rule: str) -> None:
+    report = f"# nft monitor trace\n{TRACE}trace id 7a0b11ff inet gate pass {end}\n"
+    expected = Evidence(TRACED, f"inet gate pass: {rule}", "tcp", "10.66.0.9", "198.51.100.53", 443)
+    assert evidence(report=f"# ip route\ndefault via 192.0.2.1 dev ens9\n{report}") == [expected] * bool(rule)
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "expected"),
+    [
+        (
+            "ip route get 127.0.0.9 from 10.66.0.9 iif tun9",
+            "RTNETLINK answers: Invalid cross-device link",
+            Evidence(REFUSED, "tun9 Invalid cross-device link", source="10.66.0.9", destination="127.0.0.9"),
+        ),
+        (
+            "ip r get 10.66.0.9",
+            "RTNETLINK answers: Network is unreachable",
+            Evidence(REFUSED, "lo Network is unreachable", destination="10.66.0.9"),
+        ),
+        (
+            "ping -c 3 10.66.0.9",
+            "PING 10.66.0.9 (10.66.0.9) 56(84) bytes of data.\nping: sendmsg: Operation not permitted",
+            Evidence(REFUSED, "ping Operation not permitted", destination="10.66.0.9"),
+        ),
+        ("kubectl exec shop -- ping 10.66.0.9", "connect: Network is unreachable", None),
+        ("ip route get shop", "RTNETLINK answers: Network is unreachable", None),
+    ],
+)
+def test_a_route_that_the_kernel_refuses_is_evidence(command: str, error: str, expected: Evidence | None) -> None:
+    report = f"# ip route\ndefault via 192.0.2.1 dev ens9\n# {command}\n{error}\n"
+    assert evidence(report=report) == [expected] * bool(expected)

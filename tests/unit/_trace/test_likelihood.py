@@ -10,8 +10,11 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.evidence import (
     ASSURED,
     COUNTER,
+    LOGGED,
+    REFUSED,
     SYN,
     SYN_ACK,
+    TRACED,
     UNREPLIED,
     Evidence,
 )
@@ -71,3 +74,39 @@ def test_the_outcome_with_most_evidence_is_the_likeliest_and_of_equals_none() ->
     assert likelihood.likeliest([BOTH, LOST]) == []
     assert likelihood.likeliest([BOTH._replace(contradicted_by=("x",)), LOST]) == [LOST]
     assert likelihood.likeliest([BOTH, LOST._replace(evidence=("x",))])[0].verdict == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words", "ask"),
+    [
+        (Evidence(LOGGED, "INPUT Guard:"), "a rule in INPUT that no output has stops the packet", "iptables-save"),
+        (Evidence(TRACED, "inet own in: drop"), "inet own in: drop stops the packet", "nft list ruleset"),
+        (
+            Evidence(REFUSED, "tun9.5 Invalid cross-device link"),
+            "reverse-path filtering drops the packet (net.ipv4.conf.tun9.5.rp_filter)",
+            "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.tun9/5.rp_filter",
+        ),
+        (
+            Evidence(REFUSED, "lo Network is unreachable", destination="fd00::9"),
+            "no route leads to fd00::9",
+            "ip -6 route show table all",
+        ),
+        (Evidence(REFUSED, "ping Operation not permitted"), "a rule in OUTPUT stops the packet", "iptables-save"),
+        (Evidence(REFUSED, "lo File exists"), "", ""),
+    ],
+)
+def test_evidence_that_tells_what_stops_a_packet_has_one_command(entry: Evidence, words: str, ask: str) -> None:
+    assert likelihood.stopping(entry) == (words, ask)
+    assert likelihood.fit(entry, LOST) == likelihood.fit(entry, BOTH) == likelihood.NEUTRAL
+
+
+def test_a_counter_for_invalid_packets_counts_in_the_chain_whose_other_rule_counted_none() -> None:
+    def by(rule: str) -> Answer:
+        return Answer(Way("dropped", "", None, "", Culprit.of(ChainRule("ip", "filter", "guard", f"-A guard {rule}", 7))))
+
+    invalid = Evidence(COUNTER, "ip filter: -A guard -m conntrack --ctstate INVALID -j DROP", counts=(20,))
+    last = Evidence(COUNTER, "ip filter: -A guard -j DROP", counts=(3,))
+    elsewhere = invalid._replace(rule=invalid.rule.replace("guard", "other"))
+    assert likelihood.invalid_by(by("-j DROP"), [invalid]) == invalid
+    assert likelihood.stopping(invalid)[0].startswith("connection tracking takes the packet for invalid")
+    assert likelihood.invalid_by(by("-j DROP"), [invalid, last]) is likelihood.invalid_by(by("-j DROP"), [elsewhere]) is None

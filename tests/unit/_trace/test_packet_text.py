@@ -185,7 +185,8 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(
-    ("source", "link"), [("10.0.0.4", ""), ("10.1.0.5", "veth1"), ("10.2.0.9", "veth2"), ("198.51.100.7", "eth0")]
+    ("source", "link"),
+    [("10.0.0.4", ""), ("127.0.0.1", ""), ("10.1.0.5", "veth1"), ("10.2.0.9", "veth2"), ("198.51.100.7", "eth0")],
 )
 def test_a_packet_comes_in_by_the_link_behind_which_its_source_is(source: str, link: str) -> None:
     snapshot: dict[str, Any] = {"links": LINKS, "routes": ROUTES}
