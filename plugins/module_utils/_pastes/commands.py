@@ -99,8 +99,10 @@ _TOOL = (
     r"|networkctl\s+(?:-\S+\s+)*status\b.*|netstat(?:\s+-\w+)+|hostname|date|systemd-analyze\s+cat-config\s+\S+"
     r"|tc(?:\s+-\S+)*\s+filter\s+(?:show|list|ls)\b.*|bpftool\s+(?:-\S+\s+)*net\b.*)"
 )
+_SIGNS = r"\xbb\u203a\u25a0-\u27bf\ue0a0-\ue0d4"  # quotation marks, shapes and dingbats that end or begin prompts
 _PROMPT = (
-    r"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[\w.@~:/()\[\]-]*\s*[#$%>]|[\w.-]+@[\w.-]+\s+\S+\s*[#$%]|[\w.-]+ [~/][\w/.-]* ?[#$])\s*"
+    rf"(?:>\s*)?(?:\[[^\]]*\]\s*[#$%]|[{_SIGNS}]\s+[~/][\w/.-]*(?=\s)|[\w.@~:/()\[\]-]*\s*[#$%>{_SIGNS}]"
+    r"|[\w.-]+@[\w.-]+\s+\S+\s*[#$%]|[\w.-]+ [~/][\w/.-]* ?[#$])\s*"
 )
 # Runs a command elsewhere. Before exec, a short name may be an alias, such as k for kubectl.
 _RUNNER = r"(?:kubectl|docker|crictl|podman|nerdctl|oc|nsenter|ip\s+netns\s+exec|[a-z][\w-]{0,9}(?:\s+\S+){0,4}\s+exec)"
@@ -116,7 +118,7 @@ _TOOLS = (
 )
 _OTHER = re.compile(
     r"(?:>\s*)?(?P<prompt>\[[^\]]+@[^\]]+\]\s*[#$%]|[\w.-]+@[\w.-]+[:\s]\s*[^\s#$%]*\s*[#$%]|(?:[\w.-]+ )?[~/][\w/.-]*\s+[#$]"
-    rf"|[~\w.-]*[#$%>](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b)|\$(?=\s+[a-z./'\"(]))\s*(?P<command>\S.*)"
+    rf"|[~\w.-]*[#$%>{_SIGNS}](?=\s*(?:sudo\s+)?(?:{_TOOLS})\b)|\$(?=\s+[a-z./'\"(]))\s*(?P<command>\S.*)"
 )
 _HOST = re.compile(r"[\w.-]+@([\w.-]+)")  # in a prompt
 _NAMESPACE = re.compile(r"ip\s+netns\s+exec\s+([\w.-]+)")
@@ -152,7 +154,8 @@ _FENCE = re.compile(r"\s*(?:(?:```|~~~)[\w-]*|</?(?:details|summary|p|br)\b.*)\s
 _TAG = re.compile(r"</?(?:pre|code|span)(?: [^<>]*)?>")  # of HTML, before or behind an output's line
 _MARKS = "`*: "  # around a command that a text names
 _REMARK = re.compile(r"(?<!\s)\s+(?:<[-=]{2,}|\u2190|//\s).*")  # an arrow to a line, or a remark behind it
-_QUOTE = re.compile(r"^(?:> ?)+")
+# Before a line of a quotation, and before one that a program wrote to a console with the kernel's times.
+_BEFORE = re.compile(r"^(?:> ?)+|^\[ *\d+\.\d+\] (?:[\w-]+\[\d+\])? ?: ?")
 KERNELS_TYPES = ("broadcast", "multicast", "anycast")  # types of routes that only the kernel adds
 _STATES = "|".join([*STATES.values(), "NOARP"])
 _TYPES = "|".join([*TYPES, *KERNELS_TYPES])
@@ -247,7 +250,7 @@ class _Reader:
 
     def read(self, text: str) -> list[Part]:
         for raw in text.splitlines():
-            line = _REMARK.sub("", _QUOTE.sub("", raw.rstrip().replace("\t", " ").replace("\u00a0", " ")))
+            line = _REMARK.sub("", _BEFORE.sub("", raw.rstrip().replace("\t", " ").replace("\u00a0", " ")))
             if line.endswith(END) and not _FENCE.fullmatch(line):
                 self._lines.append(line[: -len(END)])
                 line = END

@@ -19,6 +19,7 @@ from .._snapshot.evidence import (
     LOGGED,
     PROTOCOLS,
     REFUSED,
+    REPORTED,
     SYN,
     SYN_ACK,
     TRACED,
@@ -40,7 +41,7 @@ _CONNECTION = re.compile(
     r"(?:.*?\bsrc=(?P<answers>\S+) dst=(?P<answered>\S+) (?:sport=(?P<from_port>\d{1,5}) )?)?.*"
 )
 _SEGMENT = re.compile(
-    r"(?:\d{4}-\d\d-\d\d )?(?P<time>\d\d:\d\d:\d\d\.\d+) (?:(?P<link>\S+) +(?:In|Out|[BMP]) +)?IP6? "
+    r"(?:\d{4}-\d\d-\d\d )?(?P<time>\d\d:\d\d:\d\d\.\d+) (?:(?P<link>\S+) +(?P<direction>In|Out|[BMP]) +)?IP6? "
     r"(?P<source>[\da-f.:]+)\.(?P<sport>\d{1,5}) > (?P<destination>[\da-f.:]+)\.(?P<dport>\d{1,5}): Flags \[(?P<flags>S\.?)\].*"
 )
 # What tcpdump -v prints on a line before the ends of the packet.
@@ -50,6 +51,13 @@ _LOGGED = re.compile(r"\bIN=(?P<entrance>\S*) OUT=(?P<exit>\S*) (?P<fields>.*)")
 _OF_LOG = re.compile(r"\b(SRC|DST|PROTO|DPT)=(\S+)")
 _OF_SYSLOG = re.compile(r"(?:.*\bkernel: )?(?:\[ *\d+\.\d+\] ?)?")
 LONGEST = 1000  # characters of a line of the kernel's log
+# What the kernel itself logs of a lost packet (net/ipv4/route.c, drivers/net/wireguard/receive.c,
+# net/netfilter/nf_conntrack_core.c and net/core/neighbour.c).
+_REPORTED = re.compile(
+    r"\b(?:(?P<martian>martian source) (?P<to>[\d.]+) from (?P<martians>[\d.]+), on dev (?P<dev>[\w.@-]{1,15})"
+    r"|wireguard: (?P<link>[\w.@-]{1,15}): Packet has (?P<unallowed>unallowed src IP) \((?P<source>[\da-f.:]+)\) from peer \d+"
+    r"|nf_conntrack: (?P<full>table full), dropping packet|(?P<overflow>neighbour: \w+_cache: neighbor table overflow)!)"
+)
 _DROPS = re.compile(r"-j (?:DROP|REJECT)\b")
 _NFT_DROP = re.compile(r"\bcounter packets (\d{1,20}) bytes \d+ (?:drop|reject)\b")
 # What nft monitor trace prints: the packet, and the rule or the policy that drops it (src/netlink.c, trace_print_rule).
@@ -73,7 +81,8 @@ class Traffic:
 
     def __init__(self) -> None:
         self._connections: dict[Evidence, None] = {}
-        self._times: dict[tuple[str, Flow, str], list[float]] = {}  # of segments, by flags, flow and link
+        self._times: dict[tuple[str, Flow], dict[str, list[float]]] = {}  # of segments, by flags and flow, and by link
+        self._exits: dict[tuple[str, Flow], str] = {}  # the last link by which they leave
         self._head = ""  # of the packet whose ends the next line has
         self._packets: dict[str, dict[str, str]] = {}  # of nft's trace, by id
 
@@ -83,7 +92,7 @@ class Traffic:
         connection, segment = _CONNECTION.fullmatch(text), _SEGMENT.fullmatch(self._head + text)
         head, logged = _HEAD.fullmatch(text), _LOGGED.search(text) if len(text) < LONGEST else None
         self._head = head["head"] if head else ""
-        traced = _TRACED.fullmatch(text)
+        traced, reported = _TRACED.fullmatch(text), _REPORTED.search(text) if len(text) < LONGEST else None
         try:
             if connection:
                 self._add_connection(text, connection)
@@ -93,9 +102,18 @@ class Traffic:
                 return self._add_logged(text[: logged.start()], logged)
             elif traced:
                 self._add_traced(text, traced)
+            elif reported:
+                self._add_reported(reported)
         except Unfit:
             return False
-        return bool(connection or segment or head or traced)
+        return bool(connection or segment or head or traced or reported)
+
+    def _add_reported(self, match: re.Match[str]) -> None:
+        """Add a loss that the kernel reports. Raises Unfit."""
+        source, to = match["martians"] or match["source"], match["to"]
+        message = match["martian"] or match["unallowed"] or match["full"] or match["overflow"].rpartition(": ")[2]
+        ends = _address(source) if source else "", _address(to) if to else ""
+        self._connections[Evidence(REPORTED, f"{match['dev'] or match['link'] or '-'} {message}", "", *ends)] = None
 
     def _add_traced(self, text: str, match: re.Match[str]) -> None:
         """Add a packet that nft's trace shows to be dropped. Raises Unfit."""
@@ -131,18 +149,23 @@ class Traffic:
         hours, minutes, seconds = match["time"].split(":")
         time = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
         flow = (_address(match["source"]), int(match["sport"]), _address(match["destination"]), int(match["dport"]))
-        times = self._times.setdefault((match["flags"], flow, match["link"] or ""), [])
+        key = match["flags"], flow
+        if match["direction"] == "Out":
+            self._exits[key] = match["link"]
+        times = self._times.setdefault(key, {}).setdefault(match["link"] or "", [])
         if not times or time - times[-1] >= APART:
             times.append(time)
 
     def evidence(self) -> list[Evidence]:
-        answered = {flow[2:] + flow[:2] for flags, flow, _link in self._times if flags == "S."}
+        answered = {flow[2:] + flow[:2] for flags, flow in self._times if flags == "S."}
         entries = dict(self._connections)
-        for (flags, flow, _link), times in self._times.items():
+        for (flags, flow), of_link in self._times.items():
             source, _sport, destination, port = flow if flags == "S" else flow[2:] + flow[:2]
-            if len(times) > 1 and not (flags == "S" and flow in answered):
-                kind = SYN if flags == "S" else SYN_ACK
-                entries[Evidence(kind, "", "tcp", str(source), str(destination), int(port), (len(times),))] = None
+            count = max(map(len, of_link.values()))
+            if count > 1 and not (flags == "S" and flow in answered):
+                kind, exit_link = (SYN, self._exits.get((flags, flow), "")) if flags == "S" else (SYN_ACK, "")
+                entry = Evidence(kind, "", "tcp", str(source), str(destination), int(port), (count,), link=exit_link)
+                entries[entry] = None
         return [*entries][:MOST]
 
 

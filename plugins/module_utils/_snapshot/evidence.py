@@ -11,7 +11,7 @@ import re
 import typing as t
 
 COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK = "counter", "unreplied", "assured", "syn", "syn-ack"
-LOGGED, TRACED, REFUSED = TELLING = "logged", "traced", "refused"  # each of which tells by itself what stops a packet
+LOGGED, TRACED, REFUSED, REPORTED = TELLING = "logged", "traced", "refused", "reported"  # each tells what stops a packet
 KINDS = (COUNTER, UNREPLIED, ASSURED, SYN, SYN_ACK, *TELLING)
 PROTOCOLS = ("tcp", "udp", "sctp", "icmp", "icmpv6")  # of connections, as conntrack names them
 _OF_COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
@@ -19,13 +19,15 @@ _OF_COUNTER = re.compile(r"\bcounter packets \d+ bytes \d+")
 
 class Evidence(t.NamedTuple):
     """kind: counter of a rule that drops; connection without a reply, or with traffic both ways; SYN or SYN-ACK seen repeatedly;
-    packet that a rule wrote to the kernel's log, that a rule dropped in a trace of nft, or to which the kernel refused a route.
+    packet that a rule wrote to the kernel's log, that a rule dropped in a trace of nft, to which the kernel refused a route, or
+    whose loss the kernel itself reported in its log.
 
     rule: of a counter and of a trace, as a culprit is named; of a log line, its hook and its prefix; of a refusal, the link by
-    which the packet comes in, or ping, and the message. protocol, source, destination, destination_port: of a connection's first
-    packet; empty and 0 where the output lacks them.
+    which the packet comes in, or ping, and the message; of a report, such a link, or "-", and the message. protocol, source,
+    destination, destination_port: of a connection's first packet; empty and 0 where the output lacks them.
     counts: the packets of a counter in each reading, or the number of segments. left_source, left_destination, left_port: of the
-    connection's packets after the node translated them, to which the expected reply belongs; empty if that is not known.
+    connection's packets after the node translated them, to which the expected reply belongs; empty if that is not known. link: by
+    which a capture shows the segments leave; empty if it shows none.
     """
 
     kind: str
@@ -38,6 +40,7 @@ class Evidence(t.NamedTuple):
     left_source: str = ""
     left_destination: str = ""
     left_port: int = 0
+    link: str = ""
 
     def plain(self) -> dict[str, t.Any]:
         return {**self._asdict(), "counts": [*self.counts]}

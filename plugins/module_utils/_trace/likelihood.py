@@ -19,6 +19,7 @@ from .._snapshot.evidence import (
     COUNTER,
     LOGGED,
     REFUSED,
+    REPORTED,
     SYN,
     SYN_ACK,
     TELLING,
@@ -27,7 +28,7 @@ from .._snapshot.evidence import (
     Evidence,
     without_counter,
 )
-from .answer import ARRIVED, UNKNOWN, Answer, Outcome
+from .answer import ARRIVED, LOST, UNKNOWN, Answer, Outcome
 from .culprit import ChainRule, NoRoute, Route, Rule, Setting
 
 FITS, NEUTRAL, CONTRADICTS = 1, 0, -1
@@ -74,15 +75,20 @@ def sentence(entry: Evidence) -> str:
         return f"the kernel's log has a packet {what} in {first}{f' with the prefix {rest!r}' if rest else ''}"
     if entry.kind == TRACED:
         return "nft's trace shows the packet there"
+    if entry.kind == REPORTED:
+        return f"the kernel's log has {rest!r}" + _REPORTS[rest].ends.format(
+            link=first, source=entry.source, to=entry.destination
+        )
     if entry.kind == REFUSED:
         return f"the kernel answers {'ping' if first == PING else 'ip route get'} for {entry.destination} with {rest!r}"
     parts = [f"its source becomes {entry.new_source}"] if entry.new_source else []
     parts += [f"its destination becomes {address}{f' port {port}' if port else ''}"] if address else []
     translated = "".join(f", and {part}" for part in parts)
+    by_link = f" leave by {entry.link}" if entry.link else ""
     return {
         UNREPLIED: f"conntrack has the connection {what} without a reply{translated}",
         ASSURED: f"conntrack has the connection {what} with traffic in both directions{translated}",
-        SYN: f"tcpdump shows the SYN {what} {sum(entry.counts)} times, and no answer",
+        SYN: f"tcpdump shows the SYN {what}{by_link} {sum(entry.counts)} times, and no answer",
         SYN_ACK: f"tcpdump shows the answer to the SYN {what} {sum(entry.counts)} times",
     }[entry.kind]
 
@@ -95,6 +101,37 @@ _REFUSALS = {
     "No route to host": "a route of type unreachable stops packets to {to}",
     "Permission denied": "a route or a rule of type prohibit stops packets to {to}",
     "Operation not permitted": "a rule in OUTPUT stops the packet",
+}
+
+
+class _Report(t.NamedTuple):
+    """What the kernel's message about a lost packet means. ends: words about the packet. ask: the command that shows it."""
+
+    words: str
+    ends: str
+    ask: str
+
+
+_FILTERS = "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.{path}.rp_filter"
+_REPORTS = {
+    "martian source": _Report(
+        _REFUSALS["Invalid cross-device link"], " of a packet from {source} to {to} that came in by {link}", _FILTERS
+    ),
+    "unallowed src IP": _Report(
+        "WireGuard drops the packet: {source} is not among the allowed IPs of the peer that sends it",
+        " of a packet from {source} on {link}",
+        "wg show {link} allowed-ips",
+    ),
+    "table full": _Report(
+        "connection tracking drops the packet, because its table is full",
+        " of connection tracking",
+        "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
+    ),
+    "neighbor table overflow": _Report(
+        "the neighbor table is full, so that the packet finds no neighbor",
+        "",
+        "sysctl net.ipv4.neigh.default.gc_thresh3",
+    ),
 }
 
 
@@ -111,9 +148,13 @@ def stopping(entry: Evidence) -> tuple[str, str]:
         return f"a rule in {first} that no output has stops the packet", save
     if entry.kind == TRACED:
         return f"{entry.rule} stops the packet", "nft list ruleset"
+    path = first.replace(".", "/")
+    if entry.kind == REPORTED and rest in _REPORTS:
+        report = _REPORTS[rest]
+        return report.words.format(link=first, source=entry.source), report.ask.format(link=first, path=path)
     if entry.kind != REFUSED or rest not in _REFUSALS:
         return "", ""
-    filters = f"sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.{first.replace('.', '/')}.rp_filter"
+    filters = _FILTERS.format(path=path)
     routes = f"ip {'-6 ' if ':' in entry.destination else ''}route show table all"
     ask = filters if "{link}" in _REFUSALS[rest] else save if "OUTPUT" in _REFUSALS[rest] else routes
     return _REFUSALS[rest].format(link=first, to=entry.destination), ask
@@ -124,8 +165,8 @@ def is_explained(entry: Evidence, answer: Answer) -> bool:
     decider = answer.way.culprit.object if answer.way.culprit else None
     if entry.kind == TRACED:
         return str(decider) == entry.rule
-    is_filter = entry.rule.endswith("Invalid cross-device link")
-    if entry.kind == REFUSED:
+    is_filter = entry.rule.endswith(("Invalid cross-device link", "martian source"))
+    if entry.kind == REFUSED or is_filter:
         return (
             isinstance(decider, Setting) and decider.name == "rp_filter"
             if is_filter
@@ -170,6 +211,8 @@ def fit(entry: Evidence, outcome: Outcome) -> int:
     is_answered = verdict in ARRIVED and reply in ARRIVED
     if entry.kind == ASSURED:
         return FITS if is_answered else CONTRADICTS
+    if entry.link and verdict in LOST:
+        return CONTRADICTS
     if entry.kind == SYN_ACK:  # the destination has the packet, and the source does not have the answer
         return FITS if verdict in ARRIVED and not is_answered else CONTRADICTS
     return CONTRADICTS if is_answered else FITS

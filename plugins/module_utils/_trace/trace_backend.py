@@ -14,7 +14,7 @@ from .._core import codec, fields
 from .._core.errors import DatapathError, Failure, MissingLibrary
 from .._platform import process
 from .._routing.rule import protocol_name
-from .._snapshot.evidence import TELLING, UNREPLIED, Evidence
+from .._snapshot.evidence import SYN, SYN_ACK, TELLING, UNREPLIED, Evidence
 from .._snapshot.open_facts import CUT, NFT, ROUTES, TABLE
 from .._snapshot.values import Entry, Snapshot
 from .._twin import assumptions, build_backend, snapshot_form, worlds
@@ -73,7 +73,10 @@ class Judgement(t.NamedTuple):
 
     def with_likelihood(self) -> Judgement:
         """Return it with what is likely first in an answer that depends on open facts, and the next output to ask for."""
-        answer = self.answer
+        leaving = [entry for entry in self.evidence if entry.kind == SYN and entry.link]
+        answer = _with_unanswered(self.answer, self.explored, leaving)
+        if answer is not self.answer:
+            return self._replace(answer=answer)
         is_told = not answer.certain and any(entry.kind in TELLING for entry in self.evidence)
         is_open = certainty.disagree(self.explored) and answer.way.verdict == UNKNOWN
         if is_open or is_told or certainty.differ_in_culprit(self.explored):
@@ -82,7 +85,7 @@ class Judgement(t.NamedTuple):
             likely = likely_world.find(self.explored, self.tracer.opened, self.tracer.asked, self.evidence, may_ask)
             if likely:
                 return self._replace(answer=likely.told(answer))
-        for add in (_with_tracked_loss, _with_further_output, _with_command):
+        for add in (_with_tracked_loss, _with_unanswered, _with_further_output, _with_command):
             added = add(answer, self.explored, self.evidence)
             if added is not answer:
                 break
@@ -237,6 +240,21 @@ def _with_tracked_loss(result: Answer, explored: certainty.Exploration, evidence
     ask = f"`{'ip6tables-save' if ':' in address else 'iptables-save'} -t nat` shows what translates it."
     way = result.way._replace(verdict=UNKNOWN, culprit=None, reason=f"{likely} {ask} {result.way.reason}")
     return result._replace(way=way)
+
+
+def _with_unanswered(result: Answer, explored: certainty.Exploration, evidence: t.Collection[Evidence]) -> Answer:
+    """Return an open answer, with what is likely of a packet without an answer in an output, and with one in each world."""
+    entry = next((entry for entry in evidence if entry.kind in (UNREPLIED, SYN, SYN_ACK)), None)
+    outcomes = [certainty.outcome("", each) for each in explored.answers.values() if each]
+    if entry is None or result.way.verdict != UNKNOWN:
+        return result
+    if any(likelihood.fit(entry, each) == likelihood.FITS for each in outcomes):
+        return result
+    leaves = f"the packet leaves by {entry.link} and that " if entry.link else ""
+    likely = f"It is likely that {leaves}no answer comes back: {likelihood.sentence(entry)}."
+    ask = f"ip {'-6 ' if ':' in entry.destination else ''}route get" if entry.link else "tcpdump -ni any host"
+    reason = f"{likely} `{ask} {entry.destination}` shows which way it takes. {result.way.reason}"
+    return result._replace(way=result.way._replace(reason=reason))
 
 
 def _evidence_about(evidence: t.Iterable[Evidence], packet: Packet, explored: certainty.Exploration) -> list[Evidence]:

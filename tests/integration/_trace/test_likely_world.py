@@ -173,6 +173,14 @@ TRACKED = (
 )
 REFUSED_ROUTE = "# ip route get 10.77.9.4 from 10.77.8.9 iif tun9\nRTNETLINK answers: Invalid cross-device link\n"
 ALLOWED = "# iptables-save | grep br7\n-A INPUT -i br7 -p udp -m udp --dport 53 -j ACCEPT\n"
+CAPTURED = "".join(
+    f"12:00:0{second}.1 ens9  Out IP 192.0.2.9.40000 > 10.77.9.4.80: Flags [S], seq 1, win 64240, length 0\n"
+    for second in (1, 2, 4)
+)
+UNANSWERED = (
+    "udp 17 29 src=10.77.8.9 dst=10.97.0.9 sport=40000 dport=53 [UNREPLIED] src=10.97.0.9 dst=10.77.8.9 sport=53 dport=40000\n"
+)
+MARTIAN = "[ 77.1] IPv4: martian source 10.77.9.4 from 10.77.8.9, on dev tun9\n"
 BY_FORWARD = "-P FORWARD DROP"
 
 
@@ -215,6 +223,19 @@ BY_FORWARD = "-P FORWARD DROP"
             "net.ipv4.conf.tun9.rp_filter",
             "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.tun9.rp_filter",
         ),
+        (
+            MARTIAN,
+            "tcp 10.77.8.9:40000 > 10.77.9.4:80 in tun9",
+            "net.ipv4.conf.tun9.rp_filter",
+            "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.tun9.rp_filter",
+        ),
+        (
+            UNANSWERED,
+            "udp 10.77.8.9:40000 > 10.97.0.9:53 in ens9",
+            "no answer comes back: conntrack",
+            "tcpdump -ni any host 10.97.0.9",
+        ),
+        (CAPTURED, "tcp the node > 10.77.9.4:80", "the packet leaves by ens9", "ip route get 10.77.9.4"),
         (
             TRACKED,
             f"tcp {FROM} > 10.97.0.9:80 in ens9",

@@ -84,6 +84,9 @@ def test_a_name_tells_its_command(name: str, kind: str, family: str, of: str) ->
         "$ sudo ",
         "core@node ~ $ ",
         "gke-node ~ # ",
+        "\u276f ",
+        "~/code \u276f ",
+        "\u279c  ~ sudo ",
         "",
     ],
 )
@@ -93,6 +96,13 @@ def test_prompts_divide_a_text(prompt: str) -> None:
     snapshot = read(report=text)
     assert [one["priority"] for one in snapshot["rules"]] == [0]
     assert [(one["table"], one["dev"]) for one in snapshot["routes"]] == [("100", "eth1")]
+
+
+def test_the_time_before_each_line_of_a_console_is_left_out() -> None:
+    lines = ["Chain INPUT (policy DROP)", "target prot opt source destination", "DROP all -- anywhere anywhere"]
+    for before in ("[ 14.414142] : ", "[   14.414142] cloud-init[77]: "):
+        (table,) = read(report="\n".join(before + line for line in lines))["iptables"]
+        assert (table["save"].count("-A INPUT -j DROP"), table["save"].count(":INPUT DROP")) == (1, 1)
 
 
 def test_a_text_that_nothing_names_is_told_by_its_look() -> None:

@@ -16,6 +16,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.eviden
     COUNTER,
     LOGGED,
     REFUSED,
+    REPORTED,
     SYN,
     SYN_ACK,
     TRACED,
@@ -139,6 +140,12 @@ def test_a_segment_that_comes_again_is_evidence_and_its_copy_on_another_link_is_
     assert evidence(report=capture + again + answers) == [Evidence(SYN_ACK, "", *ENDS, (3,))]
 
 
+def test_the_link_by_which_a_repeated_segment_leaves_is_evidence() -> None:
+    lines = [SEGMENT.format(f"{second}.{link}", end) for second in (1, 2) for link, end in enumerate(("In", "Out"))]
+    captured = "".join(line.replace("eth0  Out", "ens9  Out") for line in lines)
+    assert evidence(report=f"{ROUTE}# tcpdump -ni any tcp\n{captured}") == [Evidence(SYN, "", *ENDS, (2,), link="ens9")]
+
+
 def test_two_lines_of_a_detailed_capture_are_one_segment() -> None:
     head = "IP (tos 0x0, ttl 63, id 1, offset 0, flags [DF], proto TCP (6), length 60)\n    "
     lines = [
@@ -212,3 +219,27 @@ def test_what_drops_a_packet_in_a_trace_of_nft_is_evidence(end: str, rule: str) 
 def test_a_route_that_the_kernel_refuses_is_evidence(command: str, error: str, expected: Evidence | None) -> None:
     report = f"# ip route\ndefault via 192.0.2.1 dev ens9\n# {command}\n{error}\n"
     assert evidence(report=report) == [expected] * bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "[ 77.1] IPv4: martian source 10.66.0.9 from 198.51.100.53, on dev ens9.5",
+            Evidence(REPORTED, "ens9.5 martian source", source="198.51.100.53", destination="10.66.0.9"),
+        ),
+        (
+            "wireguard: wg7: Packet has unallowed src IP (fd00::9) from peer 3 ([fd00::1]:51820)",
+            Evidence(REPORTED, "wg7 unallowed src IP", source="fd00::9"),
+        ),
+        (
+            "Nov  3 10:00:01 node7 kernel: nf_conntrack: nf_conntrack: table full, dropping packet",
+            Evidence(REPORTED, "- table full"),
+        ),
+        ("neighbour: arp_cache: neighbor table overflow!", Evidence(REPORTED, "- neighbor table overflow")),
+        ("neighbour: the table is full", None),
+    ],
+)
+def test_a_loss_that_the_kernel_reports_is_evidence(line: str, expected: Evidence | None) -> None:
+    assert evidence(report=f"# ip route\ndefault via 192.0.2.1 dev ens9\n# dmesg\n{line}\n") == [expected] * bool(expected)
+    assert not expected or evidence(report=line) == [expected]

@@ -12,6 +12,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.eviden
     COUNTER,
     LOGGED,
     REFUSED,
+    REPORTED,
     SYN,
     SYN_ACK,
     TRACED,
@@ -50,6 +51,12 @@ def test_a_connection_fits_an_outcome(kind: str, fits: tuple[int, ...]) -> None:
     assert tuple(likelihood.fit(entry, each) for each in (BOTH, LOST, NO_REPLY, OPEN)) == fits
     assert likelihood.fit(entry, outcome("forwarded")) == likelihood.NEUTRAL  # no reply was asked for
     assert "198.51.100.1 to 10.1.0.9 port 80" in likelihood.sentence(entry)
+
+
+def test_a_segment_that_a_capture_shows_leave_is_not_lost_on_the_node() -> None:
+    entry = Evidence(SYN, "", *ENDS, (3,), link="ens9")
+    assert [likelihood.fit(entry, each) for each in (BOTH, LOST, NO_REPLY, OPEN)] == [-1, -1, 1, 0]
+    assert "leave by ens9 3 times, and no answer" in likelihood.sentence(entry)
 
 
 def test_a_counter_fits_the_outcome_whose_culprit_it_is() -> None:
@@ -93,6 +100,17 @@ def test_the_outcome_with_most_evidence_is_the_likeliest_and_of_equals_none() ->
         ),
         (Evidence(REFUSED, "ping Operation not permitted"), "a rule in OUTPUT stops the packet", "iptables-save"),
         (Evidence(REFUSED, "lo File exists"), "", ""),
+        (Evidence(REPORTED, "lo unknown to us"), "", ""),
+        (
+            Evidence(REPORTED, "tun9.5 martian source"),
+            "reverse-path filtering drops the packet (net.ipv4.conf.tun9.5.rp_filter)",
+            "sysctl net.ipv4.conf.all.rp_filter net.ipv4.conf.tun9/5.rp_filter",
+        ),
+        (
+            Evidence(REPORTED, "wg7 unallowed src IP", source="10.66.0.9"),
+            "WireGuard drops the packet: 10.66.0.9 is not among the allowed IPs of the peer that sends it",
+            "wg show wg7 allowed-ips",
+        ),
     ],
 )
 def test_evidence_that_tells_what_stops_a_packet_has_one_command(entry: Evidence, words: str, ask: str) -> None:
