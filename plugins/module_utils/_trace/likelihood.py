@@ -123,12 +123,12 @@ _REPORTS = {
         "wg show {link} allowed-ips",
     ),
     "table full": _Report(
-        "connection tracking drops the packet, because its table is full",
+        "connection tracking, whose table is full, drops the packet",
         " of connection tracking",
         "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max",
     ),
     "neighbor table overflow": _Report(
-        "the neighbor table is full, so that the packet finds no neighbor",
+        "the packet finds no place for its neighbor in a full table",
         "",
         "sysctl net.ipv4.neigh.default.gc_thresh3",
     ),
