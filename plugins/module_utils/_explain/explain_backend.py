@@ -100,7 +100,7 @@ class _Search:
 
     def _is_as_before(self, changes: Changes) -> bool:
         answer = self._tried(changes)
-        if self._is_loss and answer and _is_well(answer) and not answer.caveats:
+        if self._is_loss and answer and _is_well(answer):  # whether a cloud may drop it is another question
             return True
         return self._fate(changes) == self._fate(frozenset())
 
