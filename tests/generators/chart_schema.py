@@ -23,7 +23,7 @@ REPOSITORY = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"}
 TAG = {"type": "string", "pattern": r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
 DIGEST = {"type": "string", "pattern": r"^(sha256:[0-9a-f]{64})?$"}
 PULL_POLICIES = ["Always", "IfNotPresent", "Never"]
-SET_BY_THE_CHART = [f"KUBENODE_{name}" for name in ("NODE", "PROFILE", "STATE", "INTERVAL", "METRICS_PORT")]
+SET_BY_THE_CHART = [f"KUBENODE_{name}" for name in ("NODE", "PROFILE", "STATE", "INTERVAL", "METRICS_PORT", "CONDITION")]
 # --set of Helm makes a text of a number with a fraction. The agent checks the bounds of that.
 MINUTES = {"type": ["number", "string"], "minimum": 0.1, "maximum": 1440, "pattern": r"^[0-9]+(\.[0-9]+)?$"}
 VARIABLE: Schema = {"type": "object", "required": ["name"], "properties": {"name": {**TEXT, "not": {"enum": SET_BY_THE_CHART}}}}
@@ -48,6 +48,7 @@ def schema() -> Schema:
             "env": {"type": "array", "items": VARIABLE},
             "metrics": _strict({"enabled": FLAG, "port": {"type": "integer", "minimum": 0, "maximum": 65535}}),
             "ownNode": FLAG,
+            "condition": FLAG,
             "podMonitor": _strict({"enabled": FLAG, "labels": TEXTS}),
             "alerts": _strict({"enabled": FLAG, "labels": TEXTS}),
             "dashboard": _strict({"enabled": FLAG, "labels": TEXTS}),
@@ -56,7 +57,10 @@ def schema() -> Schema:
         }
     )
     documented = role_schema.schema()["properties"]
-    of_profiles = [_of_profile(profile, {"variables": _variables(profile, documented)}) for profile in _profiles.PROFILES]
+    none = {"const": False}  # a profile finds nothing of which a condition could say
+    of_profiles = [
+        _of_profile(profile, {"variables": _variables(profile, documented), "condition": none}) for profile in _profiles.PROFILES
+    ]
     of_audit = _of_profile(AUDIT, {"variables": {"maxProperties": 0}, "state": {"const": "present"}})
     return {"$schema": "http://json-schema.org/draft-07/schema#", **values, "allOf": [*of_profiles, of_audit]}
 

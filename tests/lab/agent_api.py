@@ -56,6 +56,7 @@ class Api(http.server.ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True)
         self.set_token("first")
         self.taints, self.labels, self.events = [{"key": TAINT, "effect": "NoSchedule"}], dict[str, str](), list[dict[str, Any]]()
+        self.conditions: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.behaves: Callable[[Handler], bool] = lambda _request: False
 
@@ -72,7 +73,7 @@ class Api(http.server.ThreadingHTTPServer):
 
     def found(self) -> dict[str, Any]:
         # Kubelet may list an image without names, which the client's own classes refuse.
-        status = {"images": [{"names": None}], "conditions": None}
+        status = {"images": [{"names": None}], "conditions": self.conditions or None}
         return {
             "kind": "Node",
             "metadata": {"name": "node1", "labels": self.labels},
@@ -115,6 +116,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/api/v1/namespaces/default/events":
             api.events.append(self.body)
             return 201, self.body
+        if self.path == "/api/v1/nodes/node1/status" and self.command == "PATCH":
+            assert self.headers["Content-Type"] == "application/strategic-merge-patch+json"
+            for changed in self.body.get("status", {}).get("conditions", ()):  # merged by their types
+                others = [former for former in api.conditions if former["type"] != changed["type"]]
+                api.conditions = [*others, changed]
+            return 200, api.found()
         assert self.path == "/api/v1/nodes/node1"
         kind = "json-patch" if isinstance(self.body, list) else "strategic-merge-patch"
         if self.command == "PATCH" and self.headers["Content-Type"] != f"application/{kind}+json":

@@ -7,7 +7,8 @@ settings, variables   the pod's configuration: environment and ConfigMap
 playbook              one run of a profile on this node, or an audit of it
 api                   requests to the API of Kubernetes
 reachability          whether the API answers in the node's network, which confirms a checkpoint
-node                  the node's object in Kubernetes: label, taint, events
+node                  the node's object in Kubernetes: label, taint, condition, events
+condition             the condition that follows from an audit
 metrics               the metrics for Prometheus
 loop                  turns, and the wait between two of them
 agent, auditor        a turn that converges the node, or audits it

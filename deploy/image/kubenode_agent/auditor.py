@@ -11,17 +11,20 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings
-from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import LOSSES, Finding, Findings
+from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import LOSSES, Findings
 
-from .loop import Loop
+from . import condition as conditions
+from .condition import UNKNOWN, Condition, Key, is_certain, key, reason
+from .loop import AGAIN, Loop, printable
 from .metrics import AuditMetrics
 from .node import Node
 from .playbook import Audit
 from .settings import Settings
 
-ANNOUNCED = "announced"  # a file with the findings that have their event; it outlives a container of the pod
+RECORD = "findings"  # a file with the findings of the last audit and those that have their event; it outlives a container
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class Auditor(Loop):
     ) -> None:
         super().__init__(settings, node, metrics, version, ended)
         self._audit = audit
+        self._is_open = False  # whether the next audit decides about a finding
 
     def _turn(self) -> None:
         audit = self._audit()
@@ -49,39 +53,51 @@ class Auditor(Loop):
         self._warn(audit.warnings)
         if audit.sentence:
             self._fail("AuditFailed", audit.sentence)
+            self._tell(Condition(UNKNOWN, "AuditFailed", printable(audit.sentence)))
             return
         result = findings.read(audit.result)
         log.info("%d findings in %.1f s", len(result.present), audit.seconds)
         self._be_ready()
         self._announce(result)
 
-    def _announce(self, audit: Findings) -> None:
-        """Send an event for each finding that is new, errors first. What exceeds the queue of events waits for the next turn.
+    def _pause(self) -> float:
+        return min(super()._pause(), AGAIN) if self._is_open else super()._pause()
 
-        A finding of a check that cannot tell now is not new when it is there again.
+    def _announce(self, audit: Findings) -> None:
+        """Set the condition, and send an event for each finding that is new, errors first. What exceeds the queue of events waits
+        for the next turn.
+
+        A finding is certain if a packet proves it, or with the second audit that has it. One of a check that cannot tell now is
+        not new when it is there again.
         """
-        path = Path(self._settings.state, ANNOUNCED)
-        former, unclear = _read(path), {finding.id for finding in audit.unclear}
-        new = [finding for finding in audit.present if _key(finding) not in former][: self._node.room]
-        present = [_key(finding) for finding in audit.present]
-        lasting = [key for key in former if key in present or key[0] in unclear]
-        path.write_text(json.dumps([*lasting, *map(_key, new)]))
+        path = Path(self._settings.state, RECORD)
+        record, unclear = _read(path), {finding.id for finding in audit.unclear}
+        certain = [finding for finding in audit.present if is_certain(finding, record.audited)]
+        self._is_open = len(certain) < len(audit.present)
+        self._tell(conditions.of(audit, record.audited, self._node.has_condition))
+        new = [finding for finding in certain if key(finding) not in record.announced][: self._node.room]
+        present = [*map(key, audit.present)]
+        lasting = [former for former in record.announced if former in present or former[0] in unclear]
+        hidden = [former for former in record.audited if former not in present and former[0] in unclear]
+        path.write_text(json.dumps(Record([*present, *hidden], [*lasting, *map(key, new)])))
         for finding in new:
             kind = "Warning" if finding.severity in LOSSES else "Normal"
             self._node.queue(kind, reason(finding.id), f"{finding.severity} {finding.title}: {finding.what}")
 
-
-def reason(check: str) -> str:
-    """Return the id of a check as Kubernetes writes the reasons of events, such as ProbeUntranslated."""
-    return "".join(word.capitalize() for word in check.split("-"))
-
-
-def _key(finding: Finding) -> list[str]:
-    return [finding.id, finding.subject]
+    def _tell(self, condition: Condition) -> None:
+        if self._settings.condition:
+            self._node.set_condition(condition)
 
 
-def _read(path: Path) -> list[list[str]]:
+class Record(NamedTuple):
+    """audited: the findings of the last audit, with those of checks that could not tell then. announced: those with an event."""
+
+    audited: list[Key]
+    announced: list[Key]
+
+
+def _read(path: Path) -> Record:
     with suppress(OSError, ValueError):  # it is not there yet, or a write was cut short
-        keys: list[list[str]] = json.loads(path.read_text())
-        return keys
-    return []
+        audited, announced = json.loads(path.read_text())
+        return Record([*map(tuple, audited)], [*map(tuple, announced)])
+    return Record([], [])

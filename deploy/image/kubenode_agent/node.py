@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The node's object in Kubernetes: a label, a taint, and events. The node is converged whether the API answers or not."""
+"""The node's object in Kubernetes: label, taint, condition, events. The node is converged whether the API answers or not."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from collections.abc import Callable
 from typing import Any
 
 from . import api
+from . import condition as conditions
+from .condition import Condition
 
 LIMIT = 15.0  # seconds for a request: an answer that comes byte by byte never meets the limit between two parts
 FIRST, LAST = 4.0, 60.0  # seconds until a request that failed is repeated; doubled each time
 LABELS = "kubenode.datapath"
 COMPONENT = "kubenode-agent"
 MOST_EVENTS = 10  # that wait for the API
+HEARTBEAT = 300.0  # seconds after which a condition that stays the same is sent again, as kubelet does
 RENEWED = 1800.0  # seconds after which the same event is sent again: the API forgets events after an hour
 LONGEST = 1000  # characters of an event's message (the API takes 1,024)
 NAMESPACE = "default"  # of events of objects without a namespace
@@ -40,6 +43,10 @@ class Node:
         self._events: collections.deque[tuple[str, str, str, datetime.datetime]] = collections.deque(maxlen=MOST_EVENTS)
         self._last: tuple[str, str, str] | None = None
         self._renewed = 0.0
+        self._condition: tuple[Condition, datetime.datetime] | None = None  # with the time of the audit
+        self._changed = ""  # when its status was first another one than before
+        self._since: tuple[str, str] | None = None  # the status that the API has, and since when; None before it was asked
+        self._beat = 0.0  # when the condition is sent again
 
     @property
     def room(self) -> int:
@@ -62,11 +69,30 @@ class Node:
     def queue(self, kind: str, reason: str, message: str) -> None:
         """Queue an event, even if it is the same as the last one."""
         self._last, self._renewed = (kind, reason, message), time.monotonic() + RENEWED
-        self._events.append((kind, reason, message, datetime.datetime.now(datetime.timezone.utc)))
+        self._events.append((kind, reason, message, _now()))
+        self.flush()
+
+    @property
+    def has_condition(self) -> Condition | None:
+        """Return the condition that was set last."""
+        return self._condition[0] if self._condition else None
+
+    def set_condition(self, condition: Condition) -> None:
+        """Set the condition of the node after an audit. It is sent if it is another one, or to show that audits go on."""
+        now, last = _now(), self.has_condition
+        if last is None or last.status != condition.status:
+            self._changed = _text(now)
+        if last != condition:
+            self._beat = 0.0
+        self._condition = condition, now
         self.flush()
 
     def flush(self) -> None:
-        """Send the events that the API has not taken yet."""
+        """Send the condition and the events that the API has not taken yet."""
+        if self._condition and time.monotonic() >= self._beat:
+            condition, audited = self._condition
+            if self._tried("condition", lambda: self._set_condition(condition, _text(audited), self._changed)):
+                self._beat = time.monotonic() + HEARTBEAT
         while self._events and self._tried("event", lambda: self._event(*self._events[0])):
             self._events.popleft()
 
@@ -118,8 +144,22 @@ class Node:
         if any(taint["key"] == key for taint in taints):
             raise ValueError("it answered with a node that still has it")
 
-    def _patched(self, kind: str, patch: dict[str, Any] | list[dict[str, Any]]) -> dict[str, Any]:
-        return api.request("PATCH", f"{api.NODES}/{self._name}", patch, kind)
+    def _set_condition(self, condition: Condition, audited: str, changed: str) -> None:
+        """audited: the time of the audit. changed: when the status became this one, unless the API has had it for longer."""
+        if self._since is None:  # a patch that changes nothing is answered with the node, and needs no other permission
+            former = _condition(self._patched(api.MERGE_PATCH, {}, "/status"))
+            self._since = former.get("status", ""), former.get("lastTransitionTime", "")
+        status, since = self._since
+        since = since if status == condition.status and since else changed
+        times = {"lastHeartbeatTime": audited, "lastTransitionTime": since}
+        patch = {"status": {"conditions": [{"type": conditions.TYPE, **condition._asdict(), **times}]}}
+        patch["status"]["conditions"][0]["message"] = condition.message[:LONGEST]
+        if _condition(self._patched(api.MERGE_PATCH, patch, "/status")).get("status") != condition.status:
+            raise ValueError("it answered with a node that has another one")
+        self._since = condition.status, since
+
+    def _patched(self, kind: str, patch: dict[str, Any] | list[dict[str, Any]], part: str = "") -> dict[str, Any]:
+        return api.request("PATCH", f"{api.NODES}/{self._name}{part}", patch, kind)
 
     def _event(self, kind: str, reason: str, message: str, when: datetime.datetime) -> None:
         # kubelet's events of a node have the node's name as the uid, by which kubectl describe finds them.
@@ -142,6 +182,20 @@ class Node:
                 raise
             # The API will never take it, and the events behind it would wait.
             log.warning("The API refused an event of node %s: %s", self._name, " ".join(str(refusal).split())[:300])
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def _text(time: datetime.datetime) -> str:
+    """Return a time as conditions have it, in whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _condition(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the agent's condition of the node; empty if it has none."""
+    return next((entry for entry in node["status"].get("conditions") or () if entry["type"] == conditions.TYPE), {})
 
 
 def _taints(node: dict[str, Any]) -> list[dict[str, Any]]:

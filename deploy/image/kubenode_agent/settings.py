@@ -29,6 +29,7 @@ class Settings:
     folder: where the ConfigMap is mounted. state: the folder of the readiness files. interval: minutes between two runs.
     checkpoint: seconds within which the API must answer after a change; 0 for no checkpoint unless the ConfigMap sets one.
     taint: key of the taint that is removed from a converged node; empty for none. address, port: of the metrics; port 0 for none.
+    condition: whether an audit sets a condition of the node.
     """
 
     profile: str
@@ -41,6 +42,7 @@ class Settings:
     address: str = ""
     port: int = 9463
     checkpoint: int = 60
+    condition: bool = False
 
     @property
     def desired_state(self) -> str:
@@ -61,6 +63,9 @@ def from_environment(variables: Mapping[str, str]) -> Settings:
         raise Refused(f"KUBENODE_STATE must be present or absent; {state!r} was given")
     if profile == AUDIT and state == "absent":
         raise Refused("KUBENODE_STATE must be present for an audit, which leaves nothing on the node; 'absent' was given")
+    condition = variables.get("KUBENODE_CONDITION") or "false"
+    if condition not in (("true", "false") if profile == AUDIT else ("false",)):
+        raise Refused(f"KUBENODE_CONDITION must be true or false, and true only for an audit; {condition!r} was given")
     usual = Settings(profile, node)
     return Settings(
         profile,
@@ -73,6 +78,7 @@ def from_environment(variables: Mapping[str, str]) -> Settings:
         variables.get("KUBENODE_METRICS_ADDRESS", usual.address),
         int(_number(variables, "KUBENODE_METRICS_PORT", usual.port, 0, 65535)),
         int(_number(variables, "KUBENODE_CHECKPOINT", usual.checkpoint, SHORTEST, LONGEST, zero=True)),
+        condition == "true",
     )
 
 

@@ -28,6 +28,7 @@ _ADDRESS = re.compile(r"--(?:ip-dst|arp-ip-dst|ip-destination) (\d+\.\d+\.\d+\.\
     "ebtables_cleanup, or the role cilium_migration.",
     "https://github.com/cilium/cilium/issues/14233",
     "A new pod is unreachable, and its address was another pod's",
+    worst=ERROR,
 )
 def _stale(node: Node) -> t.Iterator[Suspicion]:
     rules = node.frame_rules()

@@ -21,7 +21,7 @@ class Check(t.NamedTuple):
 
     id: never changes. trouble: what goes wrong, as a sentence. evidence: what it looks at. remedy: what helps.
     source: a public report, or the source that says so. symptoms: what a user sees, as docs/symptoms.md lists it.
-    settings: of the whole node, that it reads and that no snapshot has otherwise.
+    settings: of the whole node, that it reads and that no snapshot has otherwise. worst: the severity of its gravest findings.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Check(t.NamedTuple):
     source: str
     symptoms: tuple[str, ...]
     settings: tuple[str, ...]
+    worst: str
     look: Look
 
     def finding(self, state: str, subject: str, what: str, **fields: t.Any) -> Finding:
@@ -48,6 +49,7 @@ def check(
     source: str,
     *symptoms: str,
     settings: tuple[str, ...] = (),
+    worst: str = "",
 ) -> t.Callable[[Look], Check]:
     """Make a check of the function below. The catalogue, the pages and the example playbook follow from it."""
-    return functools.partial(Check, check_id, severity, trouble, evidence, remedy, source, symptoms, settings)
+    return functools.partial(Check, check_id, severity, trouble, evidence, remedy, source, symptoms, settings, worst or severity)

@@ -118,6 +118,7 @@ def _strict_chain(node: Node) -> str:
     "Raise net.netfilter.nf_conntrack_max.",
     "https://github.com/kubernetes/node-problem-detector/blob/master/config/plugin/network_problem.sh",
     'New connections fail under load, "nf_conntrack, table full"',
+    worst=ERROR,
 )
 def _tracking(node: Node) -> t.Iterator[Suspicion]:
     count, most = (node.count("connections", name) or 0 for name in ("count", "max"))
@@ -135,6 +136,7 @@ def _tracking(node: Node) -> t.Iterator[Suspicion]:
     "Raise gc_thresh1, gc_thresh2 and gc_thresh3.",
     "https://docs.kernel.org/networking/ip-sysctl.html",
     'New connections fail under load, "neighbour: arp_cache: neighbor table overflow!"',
+    worst=ERROR,
 )
 def _neighbours(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:

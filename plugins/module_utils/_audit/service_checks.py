@@ -39,6 +39,7 @@ ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
     "nftables_connmark with a mark for the interface, and policy_routes with a table for it.",
     "https://github.com/metallb/metallb/issues/533",
     "A MetalLB or kube-vip address answers on one network only",
+    worst=ERROR,
 )
 def _reply_by_default(node: Node) -> t.Iterator[Suspicion]:
     """Yield interfaces by which requests to a Service come in, and whose replies leave by another one."""

@@ -91,6 +91,7 @@ def _network(route: Route) -> Network:
     "The MTU of the way out for the pods, or a rule that clamps the MSS.",
     "https://docs.tigera.io/calico/latest/networking/configuring/mtu",
     "Small packets arrive and large ones are lost, such as an answer of HTTPS or a file",
+    worst=ERROR,
 )
 def _mtu_of_paths(node: Node) -> t.Iterator[Suspicion]:
     """Yield links by which a pod's largest packet does not leave. It is lost for good only if the pod does not learn that."""

@@ -74,6 +74,8 @@ def test_values_stand_for_the_components_that_an_overlay_names(kustomize: Kustom
     plain = values(kustomize, "eni-policy-routing")
     guarded = delivered.objects(delivered.rendered("eni-policy-routing", {**plain, "ownNode": True}))
     assert comparable(guarded) == comparable(kustomize.build(kustomize.with_component(overlay, "own-node")))
+    told = delivered.objects(delivered.rendered(AUDIT, {"condition": True}))
+    assert comparable(told) == comparable(kustomize.build(kustomize.with_component(f"overlays/{AUDIT}", "condition")))
     older = delivered.objects(delivered.rendered("eni-policy-routing", plain, "1.29.9"))
     assert comparable(older) == comparable(kustomize.build(kustomize.with_component(overlay, "apparmor-annotation")))
 
@@ -115,6 +117,7 @@ def test_what_is_rendered_is_valid_by_the_schemas_of_each_version(kustomize: Kus
     chosen = {**values(kustomize, overlay), "dashboard": {"enabled": True}, "networkPolicy": {"enabled": True}}
     for rendered_for, some in (("1.29.0", range(25, 30)), ("1.30.0", range(30, max(minors) + 1))):
         chosen["ownNode"] = 30 in some
+        chosen["condition"] = 30 in some and overlay == AUDIT
         for entry in delivered.objects(delivered.rendered(overlay, chosen, rendered_for)):
             for minor in some:
                 validator.validate(entry, minors[minor], strict=True)
@@ -178,6 +181,7 @@ REFUSED = [
     ({"interval": "often"}, "/interval"),
     ({"intervall": 5}, "intervall"),
     ({"state": "absent"}, "/state"),
+    ({"profile": "aks_dual_stack", "condition": True}, "/condition"),
     ({"variables": {"aks_dual_stack_ipv6": "imds"}}, "/variables"),
     ({"profile": "aks_dual_stack", "variables": {"aks_dual_stack_path": "/etc/cron.d/x"}}, "aks_dual_stack_path"),
     ({"profile": "aks_dual_stack", "variables": {"eni_policy_routing_layout": "custom"}}, "eni_policy_routing_layout"),

@@ -101,14 +101,15 @@ def test_the_agent_that_audits_has_fewer_rights_and_no_variables(kustomize: Kust
     assert "variables" not in [volume["name"] for volume in pods[0]["volumes"]]
 
 
-def test_the_policy_of_a_pool_is_bound_in_any_namespace(kustomize: Kustomize) -> None:
+@pytest.mark.parametrize(("overlay", "component"), [("eni-policy-routing", "own-node"), ("audit", "condition")])
+def test_the_policy_of_a_pool_is_bound_in_any_namespace(kustomize: Kustomize, overlay: str, component: str) -> None:
     """An overlay's nameSuffix renames the policy, and must also rename the reference in the binding."""
-    pool = kustomize.with_component("overlays/eni-policy-routing", "own-node", namespace="own")
+    pool = kustomize.with_component(f"overlays/{overlay}", component, namespace="own")
     built = {entry["kind"]: entry for entry in kustomize.build(pool)}
     name = built["ValidatingAdmissionPolicy"]["metadata"]["name"]
     assert (built["ValidatingAdmissionPolicyBinding"]["spec"]["policyName"], name) == (
         name,
-        "kubenode-own-node-eni-policy-routing",
+        f"kubenode-{component}-{overlay}",
     )
     account = (
         f"system:serviceaccount:{built['ServiceAccount']['metadata']['namespace']}:{built['ServiceAccount']['metadata']['name']}"

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/image"))
 from kubenode_agent import api as requests  # noqa: E402
 from kubenode_agent import node as subject  # noqa: E402
 from kubenode_agent import reachability  # noqa: E402
+from kubenode_agent.condition import TYPE, Condition  # noqa: E402
 from kubenode_agent.node import Node  # noqa: E402
 
 from lab.agent_api import Api, Handler, certify  # noqa: E402
@@ -214,6 +216,62 @@ def test_an_event_has_the_time_at_which_it_happened(api: Api) -> None:
     text = api.events[0]["firstTimestamp"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\+00:00", text)
     assert subject.datetime.datetime.fromisoformat(text).timestamp() < before + 0.1
+
+
+READY = {"type": "Ready", "status": "True"}
+WELL = Condition("True", "NoErrorFound", "No check finds an error.")
+ILL = Condition("False", "PathLost", f"path-lost: {'x' * 2000}.")
+
+
+def own_condition(api: Api) -> dict[str, Any]:
+    (own,) = (one for one in api.conditions if one["type"] == TYPE)
+    return own
+
+
+def test_a_condition_keeps_the_time_of_its_last_transition_and_renews_its_heartbeat(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, clock = datetime(2026, 1, 2, 3, 4, 5, 678, timezone.utc), [0.0]
+    monkeypatch.setattr(subject, "_now", lambda: now + timedelta(seconds=clock[0]))
+    monkeypatch.setattr(subject.time, "monotonic", lambda: clock[0])
+    api.conditions = [READY, {"type": TYPE, "status": "True", "lastTransitionTime": "2025-12-01T00:00:00Z"}]
+    own, seen = Node("node1"), []
+    for clock[0], condition in ((0, WELL), (100, WELL), (400, WELL), (500, ILL), (900, ILL), (1000, WELL)):
+        own.set_condition(condition)
+        sent = own_condition(api)
+        seen.append((sent["status"], sent["lastHeartbeatTime"][-9:], sent["lastTransitionTime"][-9:]))
+    assert seen == [
+        ("True", "03:04:05Z", "00:00:00Z"),  # of the agent's former pod
+        ("True", "03:04:05Z", "00:00:00Z"),  # too soon for another heartbeat
+        ("True", "03:10:45Z", "00:00:00Z"),
+        ("False", "03:12:25Z", "03:12:25Z"),
+        ("False", "03:19:05Z", "03:12:25Z"),
+        ("True", "03:20:45Z", "03:20:45Z"),
+    ]
+    assert READY in api.conditions and {*api.asked} == {"PATCH /api/v1/nodes/node1/status"}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_condition_that_the_api_does_not_take_is_sent_later_with_the_time_of_its_change(
+    api: Api, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "LIMIT", 0.3)
+    own, began = Node("node1"), datetime.now(timezone.utc).replace(microsecond=0)
+    api.behaves = TROUBLES[trouble]
+    own.set_condition(ILL)
+    ended = datetime.now(timezone.utc)
+    assert api.conditions == []
+    time.sleep(1.1)
+    api.behaves = lambda _request: False
+
+    def is_set() -> bool:
+        own.flush()
+        return bool(api.conditions)
+
+    assert until(is_set)
+    sent = own_condition(api)
+    assert began <= datetime.fromisoformat(sent["lastTransitionTime"].replace("Z", "+00:00")) <= ended
+    assert (sent["reason"], len(sent["message"])) == ("PathLost", subject.LONGEST)
 
 
 def test_the_same_event_is_sent_again_before_the_api_has_forgotten_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,13 @@ pytest.importorskip("prometheus_client")
 IMAGE = str(Path(__file__).resolve().parents[3] / "deploy/image")
 sys.path.append(IMAGE)
 
+from kubenode_agent import condition as conditions  # noqa: E402
 from kubenode_agent import node, playbook, settings  # noqa: E402
-from kubenode_agent.auditor import reason  # noqa: E402
+from kubenode_agent.condition import reason  # noqa: E402
 from kubenode_agent.settings import Refused  # noqa: E402
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings  # noqa: E402
 from unit.audits import audit, present, unclear  # noqa: E402
 
 SETTINGS = {"KUBENODE_PROFILE": "audit", "KUBENODE_NODE": "node1"}
@@ -35,9 +37,12 @@ PROCESS = """
 import json, os, pathlib, signal, sys, urllib.request
 from kubenode_agent import __main__ as main, api, loop, playbook
 
-audits, turns = json.loads(sys.argv[1]), [[]]
+audits, turns, conditions = json.loads(sys.argv[1]), [[]], [[]]
 
-def request(method, path, content):
+def request(method, path, content, kind=""):
+    if method == "PATCH":
+        conditions[-1].extend(content.get("status", {}).get("conditions", ()))
+        return {"status": {"conditions": conditions[-1]}}
     turns[-1].append([content["type"], content["reason"], content["message"]])
     return {}
 
@@ -47,6 +52,7 @@ def samples():
 
 def audit():
     turns.append([])
+    conditions.append([])
     result = audits.pop(0)
     if not audits:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -59,7 +65,7 @@ def pause(self):
 
 main.playbook.audit, api.request, loop.Loop._pause, main.MANIFEST = audit, request, pause, pathlib.Path(sys.argv[2])
 status = main.main()
-print(json.dumps({"status": status, "events": turns[1:], "metrics": shown}))
+print(json.dumps({"status": status, "events": turns[1:], "metrics": shown, "conditions": conditions[1:]}))
 """
 
 
@@ -69,12 +75,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def work(folder: Path, *audits: Any) -> dict[str, Any]:
-    """Let an agent make these audits, each a result or the sentence of a failure, and end."""
+def work(folder: Path, *audits: Any, **settings: str) -> dict[str, Any]:
+    """Let an agent make these audits, each a result or the sentence of a failure, and end. settings: further ones of it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     variables = {
         **SETTINGS,
+        **settings,
         "KUBENODE_RUN": str(folder),
         "KUBENODE_METRICS_ADDRESS": "127.0.0.1",
         "KUBENODE_METRICS_PORT": str(port),
@@ -112,8 +119,91 @@ def test_a_finding_of_a_check_that_could_not_tell_meanwhile_is_not_new(folder: P
 def test_a_container_that_starts_again_repeats_no_event(folder: Path) -> None:
     assert reasons(work(folder, audit(ERROR))) == [["ProbeUntranslated"]]
     assert reasons(work(folder, audit(ERROR, RISK))) == [["RpStrictAsymmetric"]]
-    (folder / "announced").write_text("[[")
+    (folder / "findings").write_text("[[")
     assert reasons(work(folder, audit(ERROR))) == [["ProbeUntranslated"]], "a file that was cut short is as none"
+
+
+def test_what_no_packet_proves_has_its_event_with_the_second_audit_in_a_row(folder: Path) -> None:
+    once = present("risk", proof="configuration")
+    other = present("risk", subject="eth1", proof="counter")
+    assert reasons(work(folder, *[audit(once), audit(), audit(once), audit(once, other), audit(other)])) == [
+        *([], [], []),
+        ["RpStrictAsymmetric"],
+        ["RpStrictAsymmetric"],
+    ]
+    assert reasons(work(folder, audit(once), audit(unclear(once["id"])), audit(once)))[2] == ["RpStrictAsymmetric"]
+
+
+def test_the_node_has_no_condition_by_default(folder: Path) -> None:
+    assert work(folder, audit(ERROR), audit())["conditions"] == [[], []]
+
+
+def test_the_condition_follows_the_audits_and_is_sent_when_it_is_another(folder: Path) -> None:
+    audits = [audit(RISK), audit(RISK), audit(ERROR), audit(ERROR, RISK), FAILED, audit()]
+    sent = work(folder, *audits, KUBENODE_CONDITION="true")["conditions"]
+    assert [[(one["status"], one["reason"]) for one in each] for each in sent] == [
+        *([("True", "NoErrorFound")], []),
+        *([("False", "ProbeUntranslated")], []),
+        [("Unknown", "AuditFailed")],
+        [("True", "NoErrorFound")],
+    ]
+    assert sent[2][0]["message"] == "probe-untranslated eth0: Strict filtering drops replies."
+
+
+def test_a_condition_is_of_an_audit_alone() -> None:
+    for profile, value in (("aks_dual_stack", "true"), ("audit", "yes")):
+        with pytest.raises(Refused, match="KUBENODE_CONDITION must be true or false, and true only for an audit"):
+            settings.from_environment({**SETTINGS, "KUBENODE_PROFILE": profile, "KUBENODE_CONDITION": value})
+
+
+UNPROVED = present(proof="counter")
+KEYS = [("rp-strict-asymmetric", "eth0")]
+HEALTHY = conditions.Condition("True", "NoErrorFound", "No check finds an error.")
+RULES = "The subset rules was not read"
+CONDITIONS = [
+    (audit(), [], None, HEALTHY),
+    (audit(RISK, NOTE, unclear("rules-of-one-source", severity="note")), [], None, HEALTHY),
+    (audit(unclear("rp-strict-at-boot", severity="risk")), [], None, HEALTHY),
+    (audit(unclear()), [], HEALTHY, ("Unknown", "BaseRuleMissing", f"Cannot tell: base-rule-missing: {RULES}.")),
+    (audit({**unclear(severity="risk"), "subject": "ipv4"}), [], None, HEALTHY),
+    (
+        audit(unclear("conntrack-near-full", severity="note"), unclear()),
+        *([], HEALTHY),
+        ("Unknown", "ConntrackNearFull", f"Cannot tell: conntrack-near-full: {RULES}, and 1 check more."),
+    ),
+    (audit(UNPROVED), [], HEALTHY, HEALTHY),
+    (audit(UNPROVED), [], None, ("Unknown", "RpStrictAsymmetric", "rp-strict-asymmetric eth0: Strict filtering drops replies.")),
+    (
+        audit(ERROR, UNPROVED, unclear()),
+        *(KEYS, HEALTHY),
+        ("False", "ProbeUntranslated", "probe-untranslated eth0: Strict filtering drops replies, and 1 error more."),
+    ),
+    (
+        audit(UNPROVED),
+        KEYS,
+        HEALTHY,
+        ("False", "RpStrictAsymmetric", "rp-strict-asymmetric eth0: Strict filtering drops replies."),
+    ),
+]
+
+
+@pytest.mark.parametrize(("result", "former", "last", "expected"), CONDITIONS)
+def test_errors_make_a_node_unhealthy_and_what_may_hide_one_makes_it_unknown(
+    result: Any, former: Any, last: Any, expected: tuple[str, str, str]
+) -> None:
+    assert conditions.of(findings.read(result), former, last) == expected
+
+
+def test_each_check_that_can_find_errors_says_so() -> None:
+    """A check with the severity risk or note that names ERROR in its code finds errors, too."""
+    for check in catalogue.CHECKS:
+        of_file = vars(sys.modules[check.look.__module__])
+        helpers = (of_file.get(name) for name in check.look.__code__.co_names)
+        functions: list[Any] = [
+            check.look,
+            *(each for each in helpers if getattr(each, "__module__", "") == check.look.__module__),
+        ]
+        assert check.worst == "error" or not any("ERROR" in each.__code__.co_names for each in functions), check.id
 
 
 def test_many_findings_are_no_storm_of_events(folder: Path) -> None:

@@ -32,9 +32,8 @@ def test_every_object_is_valid_by_all_schemas_of_the_validator() -> None:
     for version in versions:
         for one in [*objects(), *objects("namespace")]:
             validator.validate(one, version, strict=True)
-    for version in versions[versions.index("1.32.0") :]:
-        for one in objects("components/own-node"):
-            validator.validate(one, version, strict=True)
+        for one in [*objects("components/own-node"), *objects("components/condition")]:
+            validator.validate(one, version, strict=True) if "spec" in one and one["kind"] != "DaemonSet" else None
 
 
 def test_the_validator_finds_what_is_wrong() -> None:
@@ -75,13 +74,14 @@ def test_only_an_agent_that_builds_twins_is_unconfined(folder: str, profile: str
     assert daemonset["spec"]["template"]["spec"]["securityContext"] == {"seccompProfile": {"type": profile}}
 
 
-def test_the_policys_binding_follows_its_name() -> None:
+@pytest.mark.parametrize("component", ["own-node", "condition"])
+def test_the_policys_binding_follows_its_name(component: str) -> None:
     """kubectl of Debian 13 renames the reference by itself; 1.28 and 1.29, which Debian does not have, do not."""
-    folder = KUSTOMIZE / "components/own-node"
+    folder = KUSTOMIZE / "components" / component
     (name,) = yaml.safe_load((folder / "kustomization.yaml").read_text())["configurations"]
     (reference,) = yaml.safe_load((folder / name).read_text())["nameReference"]
     (field,) = reference["fieldSpecs"]
-    named = {one["kind"]: one for one in objects("components/own-node")}
+    named = {one["kind"]: one for one in objects(f"components/{component}")}
     assert named[field["kind"]]["spec"][field["path"].removeprefix("spec/")] == named[reference["kind"]]["metadata"]["name"]
 
 
@@ -106,16 +106,55 @@ REQUESTS = [
 @pytest.mark.parametrize(("user", "extra", "node", "is_allowed"), REQUESTS)
 def test_the_policy_lets_an_agent_change_its_own_node_only(user: str, extra: dict[str, Any], node: str, is_allowed: bool) -> None:
     """Evaluates its expressions with another CEL than Kubernetes', because no API of the lab is new enough to have policies."""
-    celpy = pytest.importorskip("celpy")
-    (policy,) = (one for one in objects("components/own-node") if one["kind"] == "ValidatingAdmissionPolicy")
     request = {"request": {"userInfo": {"username": user, "extra": extra}}, "object": {"metadata": {"name": node}}}
+    assert allows("own-node", request) == is_allowed
+    state = {"metadata": {"name": node}, "status": {"conditions": []}}
+    assert allows("condition", {**request, "object": state, "oldObject": state}) == is_allowed
+
+
+def allows(component: str, request: dict[str, Any]) -> bool:
+    """Evaluate the policy of a component for a request."""
+    celpy = pytest.importorskip("celpy")
+    (policy,) = (one for one in objects(f"components/{component}") if one["kind"] == "ValidatingAdmissionPolicy")
     environment = celpy.Environment()
 
-    def holds(expression: str) -> bool:
-        return bool(environment.program(environment.compile(expression)).evaluate(celpy.json_to_cel(request)))
+    def holds(one: dict[str, str]) -> bool:
+        return bool(environment.program(environment.compile(one["expression"])).evaluate(celpy.json_to_cel(request)))
 
-    is_asked = all(holds(one["expression"]) for one in policy["spec"]["matchConditions"])
-    assert (not is_asked or all(holds(one["expression"]) for one in policy["spec"]["validations"])) == is_allowed
+    return not all(map(holds, policy["spec"]["matchConditions"])) or all(map(holds, policy["spec"]["validations"]))
+
+
+READY = {"type": "Ready", "status": "True"}
+HEALTHY = {"type": "KubenodeDatapathHealthy", "status": "True"}
+BEFORE = {
+    "metadata": {"name": "node1", "resourceVersion": "1", "labels": {"a": "b"}, "managedFields": [{"manager": "kubelet"}]},
+    "status": {"conditions": [READY], "capacity": {"cpu": "2"}},
+}
+CHANGES: list[tuple[dict[str, Any], bool]] = [
+    ({}, True),
+    ({"status": {"conditions": [READY, HEALTHY]}}, True),
+    ({"status": {"conditions": [HEALTHY, READY]}, "metadata": {"managedFields": []}}, True),
+    ({"status": {"conditions": [{**READY, "status": "False"}, HEALTHY]}}, False),
+    ({"status": {"conditions": [HEALTHY]}}, False),
+    ({"status": {"conditions": [READY, {**HEALTHY, "type": "MemoryPressure"}]}}, False),
+    ({"status": {"capacity": {"cpu": "200"}}}, False),
+    ({"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}}, False),
+    ({"metadata": {"labels": {"a": "c"}}}, False),
+    ({"metadata": {"annotations": {"a": "b"}}}, False),
+    ({"metadata": {"labels": None}}, False),
+    ({"metadata": {"finalizers": ["example.com/a"]}}, False),
+]
+
+
+@pytest.mark.parametrize(("change", "is_allowed"), CHANGES)
+def test_the_policy_lets_an_agent_set_one_condition_and_nothing_else(change: dict[str, Any], is_allowed: bool) -> None:
+    after = {part: {**content, **change.get(part, {})} for part, content in BEFORE.items()}
+    after = {part: {name: value for name, value in content.items() if value is not None} for part, content in after.items()}
+    request = {"userInfo": {"username": f"{AGENT}-audit", "extra": {NODE_NAME: ["node1"]}}}
+    assert allows("condition", {"request": request, "object": after, "oldObject": BEFORE}) == is_allowed
+    with_condition = {**BEFORE, "status": {**BEFORE["status"], "conditions": [READY, HEALTHY]}}
+    removing = {"request": request, "object": BEFORE, "oldObject": with_condition}
+    assert allows("condition", removing)
 
 
 def test_each_overlay_has_a_port_of_its_own_in_three_places() -> None:
