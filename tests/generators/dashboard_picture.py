@@ -60,7 +60,7 @@ def history(agent: Agent) -> list[tuple[int, str]]:
     """Return the times of the samples and what an agent serves at each."""
     sys.path.insert(0, str(ROOT / "deploy/image"))
     from kubenode_agent import metrics
-    from kubenode_agent.playbook import Audit, Outcome
+    from kubenode_agent.playbook import Outcome
     from prometheus_client import REGISTRY, generate_latest
 
     moments = range(END - HOURS * 3600, END + 1, STEP)
@@ -70,7 +70,7 @@ def history(agent: Agent) -> list[tuple[int, str]]:
     for number, moment in enumerate(moments):
         with mock.patch("time.time", return_value=moment):
             if number % 2 == 0 and isinstance(served, metrics.AuditMetrics):
-                served.audited(Audit(audit(*findings(agent.node, number * STEP / 3600)), seconds=2.4))
+                served.audited(audit(*findings(agent.node, number * STEP / 3600)), "", 2.4)
             elif number % 2 == 0 and isinstance(served, metrics.ProfileMetrics):
                 state, module = outcome(agent.node, number)
                 served.converged(Outcome(state, "no", (module,) if module else (), 3.1 + number % 5), is_new=False)

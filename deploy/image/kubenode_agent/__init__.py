@@ -4,7 +4,8 @@
 """The agent of the DaemonSet: converges the node that it runs on and holds it there, or audits it.
 
 settings, variables   the pod's configuration: environment and ConfigMap
-playbook              one run of a profile on this node, or an audit of it
+playbook              one run of a profile on this node
+child                 an audit of this node
 api                   requests to the API of Kubernetes
 reachability          whether the API answers in the node's network, which confirms a checkpoint
 node                  the node's object in Kubernetes: label, taint, condition, events

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from . import playbook, reachability, settings
 from .agent import Agent
-from .auditor import Auditor
 from .loop import Loop
 from .metrics import AuditMetrics, Metrics, ProfileMetrics
 from .node import Node
@@ -38,7 +37,12 @@ def main() -> int:
     worker: Loop
     if options.profile == settings.AUDIT:
         metrics = AuditMetrics()
-        worker = Auditor(options, node, metrics, playbook.audit, version, ended)
+        # Imported where needed: with these, the agent has all code of an audit in memory.
+        from . import child
+        from .auditor import Auditor
+
+        child.preload()
+        worker = Auditor(options, node, metrics, child.audit, version, ended)
     else:
         metrics = ProfileMetrics()
         worker = Agent(options, node, metrics, playbook.run, reachability.trouble, version, ended)

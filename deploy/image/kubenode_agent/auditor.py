@@ -17,11 +17,11 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._render import f
 from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import LOSSES, Findings
 
 from . import condition as conditions
+from .child import Audit
 from .condition import UNKNOWN, Condition, Key, is_certain, key, reason
 from .loop import AGAIN, Loop, printable
 from .metrics import AuditMetrics
 from .node import Node
-from .playbook import Audit
 from .settings import Settings
 
 RECORD = "findings"  # a file with the findings of the last audit and those that have their event; it outlives a container
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Auditor(Loop):
-    """audit: playbook.audit()."""
+    """audit: child.audit()."""
 
     _metrics: AuditMetrics
 
@@ -49,8 +49,7 @@ class Auditor(Loop):
 
     def _turn(self) -> None:
         audit = self._audit()
-        self._metrics.audited(audit)
-        self._warn(audit.warnings)
+        self._metrics.audited(audit.result, audit.sentence, audit.seconds)
         if audit.sentence:
             self._fail("AuditFailed", audit.sentence)
             self._tell(Condition(UNKNOWN, "AuditFailed", printable(audit.sentence)))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import prometheus
 
-from .playbook import NODE, Audit, Outcome
+from .playbook import Outcome
 
 # A run that finds nothing to do takes some seconds, one that installs a package minutes.
 SECONDS = (1, 2.5, 5, 10, 30, 60, 300, 1800)
@@ -85,11 +86,14 @@ class AuditMetrics(Metrics):
         self._findings: list[prometheus.Metric] = []
         REGISTRY.register(self)
 
-    def audited(self, audit: Audit) -> None:
-        """Count an audit. After one that failed, the findings and the time of the last one before it stay."""
-        self._ran("failed" if audit.sentence else "ok", audit.seconds, not audit.sentence)
-        if not audit.sentence:
-            self._findings = prometheus.metrics({NODE: audit.result}, int(time.time()))
+    def audited(self, result: Mapping[str, Any], trouble: str, seconds: float) -> None:
+        """Count an audit. After one that failed, the findings and the time of the last one before it stay.
+
+        result: of datapath_audit. trouble: why there is none; empty if there is.
+        """
+        self._ran("failed" if trouble else "ok", seconds, not trouble)
+        if not trouble:
+            self._findings = prometheus.metrics({"": result}, int(time.time()))
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics of the last audit, as prometheus_client demands it of a collector."""

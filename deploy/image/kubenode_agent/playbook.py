@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run of a profile, or an audit, on this node, by ansible-playbook and the connection kubenode.datapath.nsenter."""
+"""One run of a profile on this node, by ansible-playbook and the connection kubenode.datapath.nsenter."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-
-from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings
 
 from . import reachability
 
@@ -72,16 +70,6 @@ class Outcome:
         return self.state in ("ok", "changed")
 
 
-@dataclasses.dataclass(frozen=True)
-class Audit:
-    """result: of datapath_audit. sentence: why there is none; empty if there is."""
-
-    result: Mapping[str, Any]
-    sentence: str = ""
-    seconds: float = 0.0
-    warnings: tuple[str, ...] = ()
-
-
 class Ending(NamedTuple):
     """How ansible-playbook ended."""
 
@@ -103,22 +91,6 @@ def run(profile: str, variables: Mapping[str, Any]) -> Outcome:
     report, ending = _played(profile, variables)
     outcome = outcome_of(report, ending.status, ending.printed)
     return dataclasses.replace(outcome, seconds=time.monotonic() - began, warnings=ending.warnings)
-
-
-def audit() -> Audit:
-    """Audit the node."""
-    began = time.monotonic()
-    report, ending = _played("audit", {"audit_print": False})
-    result = audit_of(report, ending.status, ending.printed)
-    return dataclasses.replace(result, seconds=time.monotonic() - began, warnings=ending.warnings)
-
-
-def audit_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Audit:
-    """Judge an audit. The parameters are those of outcome_of()."""
-    result = (_node(report).get("stats") or {}).get("audit") or {}
-    if "findings" in result:
-        return Audit(result, findings.fleet({NODE: result}).failed.get(NODE, ""))
-    return Audit({}, _node(report).get("trouble") or _ending(status, printed))
 
 
 def outcome_of(report: Mapping[str, Any] | None, status: int, printed: str) -> Outcome:
@@ -196,12 +168,12 @@ def _ran(command: list[str], environment: Mapping[str, str]) -> Ending:
         try:
             stdout, stderr = process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
-            _kill(process.pid)
+            kill(process.pid)
             return Ending(-signal.SIGKILL, f"the run did not end within {LIMIT:g} s and was killed")
         return Ending(process.returncode, f"{stdout}{stderr}", warnings_in(stderr))
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
     """Kill a process and all that it has started, also in other sessions: a module that hangs holds the node's lock."""
     for process in list(_stopped(pid)):
         with suppress(ProcessLookupError):

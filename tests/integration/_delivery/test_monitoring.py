@@ -36,7 +36,7 @@ RANGE = "10s"  # of rates, with a scrape each second
 AGENTS = """
 import json, sys, time
 from kubenode_agent import metrics
-from kubenode_agent.playbook import Audit, Outcome
+from kubenode_agent.playbook import Outcome
 
 profile, port, result = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 agent = metrics.AuditMetrics() if result else metrics.ProfileMetrics()
@@ -44,7 +44,7 @@ agent.identify("1.0", "2.19", profile, 10)
 agent.serve("127.0.0.1", port)
 while True:
     if result:
-        agent.audited(Audit(result))
+        agent.audited(result, "", 1.0)
     else:
         for outcome in (Outcome("changed", modules=("rp_filter",)), Outcome("failed", "no", ("rp_filter",))):
             agent.converged(outcome, False)

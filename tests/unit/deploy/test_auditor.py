@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,12 +21,13 @@ pytest.importorskip("prometheus_client")
 IMAGE = str(Path(__file__).resolve().parents[3] / "deploy/image")
 sys.path.append(IMAGE)
 
+from kubenode_agent import child, node, settings  # noqa: E402
 from kubenode_agent import condition as conditions  # noqa: E402
-from kubenode_agent import node, playbook, settings  # noqa: E402
 from kubenode_agent.condition import reason  # noqa: E402
 from kubenode_agent.settings import Refused  # noqa: E402
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings  # noqa: E402
 from unit.audits import audit, present, unclear  # noqa: E402
 
@@ -35,7 +37,7 @@ FAILED = "datapath_audit: nft is not installed"
 # A process has one set of metrics. It serves them, and prints what they are and what the API got, after each audit.
 PROCESS = """
 import json, os, pathlib, signal, sys, urllib.request
-from kubenode_agent import __main__ as main, api, loop, playbook
+from kubenode_agent import __main__ as main, api, child, loop
 
 audits, turns, conditions = json.loads(sys.argv[1]), [[]], [[]]
 
@@ -56,14 +58,14 @@ def audit():
     result = audits.pop(0)
     if not audits:
         os.kill(os.getpid(), signal.SIGTERM)
-    return playbook.Audit({}, result) if isinstance(result, str) else playbook.Audit(result)
+    return child.Audit({}, result) if isinstance(result, str) else child.Audit(result)
 
 shown = []
 def pause(self):
     shown.append(samples())
     return 0
 
-main.playbook.audit, api.request, loop.Loop._pause, main.MANIFEST = audit, request, pause, pathlib.Path(sys.argv[2])
+child.audit, child.preload, api.request, loop.Loop._pause, main.MANIFEST = audit, int, request, pause, pathlib.Path(sys.argv[2])
 status = main.main()
 print(json.dumps({"status": status, "events": turns[1:], "metrics": shown, "conditions": conditions[1:]}))
 """
@@ -241,22 +243,63 @@ def test_the_reasons_of_events_are_names_by_the_api_and_each_is_of_one_check() -
     assert len({*names}) == len(names)
 
 
+def test_an_audit_is_what_the_child_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_audit", lambda: audit(ERROR))
+    assert child.audit()._replace(seconds=0.0) == child.Audit(audit(ERROR))
+    monkeypatch.setattr(child, "_audit", lambda: {**audit(), "findings": 7})
+    assert child.audit().sentence == (
+        "The answer is refused: result.findings is int; expected is a list, as kubenode.datapath.datapath_audit returns it."
+    )
+
+
+def refuses() -> dict[str, Any]:
+    raise Failure("nft is not installed")
+
+
+def errs() -> dict[str, Any]:
+    raise RuntimeError("no such key")
+
+
+def is_killed() -> dict[str, Any]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def ends() -> dict[str, Any]:
+    os._exit(3)
+
+
+def hangs() -> dict[str, Any]:
+    """Wait for a program in a session of its own, which must end, too."""
+    subprocess.run(["sleep", "77.77"], start_new_session=True, check=True)
+    return {}
+
+
 @pytest.mark.parametrize(
-    ("report", "expected"),
+    ("work", "sentence"),
     [
-        ({"nodes": {playbook.NODE: {"stats": {"audit": audit(ERROR)}, "trouble": ""}}}, playbook.Audit(audit(ERROR))),
-        ({"nodes": {playbook.NODE: {"stats": {"audit": {"msg": "no"}}, "trouble": FAILED}}}, playbook.Audit({}, FAILED)),
-        (
-            {"nodes": {playbook.NODE: {"stats": {"audit": {"findings": 7}}, "trouble": ""}}},
-            playbook.Audit(
-                {"findings": 7},
-                "The answer is refused: result.findings is int; expected is a list, as kubenode.datapath.datapath_audit"
-                " returns it.",
-            ),
-        ),
-        (None, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
-        ({"nodes": {}}, playbook.Audit({}, "ansible-playbook ended with 2: no such playbook")),
+        (refuses, "nft is not installed"),
+        (errs, "RuntimeError: no such key"),
+        (is_killed, "the audit ended with status -9 and without a result"),
+        (ends, "the audit ended with status 3 and without a result"),
+        (hangs, "the audit did not end within 0.5 s and was killed"),
     ],
 )
-def test_an_audit_is_what_its_report_says(report: Any, expected: playbook.Audit) -> None:
-    assert playbook.audit_of(report, 2, "no such\n playbook\n") == expected
+def test_a_child_that_fails_ends_no_agent_and_leaves_nothing(work: Any, sentence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "LIMIT", 0.5 if work is hangs else 60.0)
+    assert child.run(work)[:2] == ({}, sentence)
+    assert subprocess.run(["pgrep", "-f", "sleep 77.77"], check=False).returncode == 1
+
+
+def test_a_childs_result_is_printable_and_its_processor_time_is_known() -> None:
+    ended = child.run(lambda: {"name": "eth0\x1b[2J", "sum": sum(range(3_000_000))})
+    assert ended.result["name"] == "eth0\\x1b[2J" and ended.processor > 0.02
+
+
+def test_a_pod_that_does_not_see_the_node_is_not_audited_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "FIRST", "self")
+    assert child.audit().sentence == (
+        "Process self is in this pod, so that the pod would be audited instead of the node. Set hostPID of the pod to true"
+    )
+    monkeypatch.setattr(child, "FIRST", 1 << 30)
+    assert child.audit().sentence.startswith(f"The namespaces of process {1 << 30} cannot be entered: No such file or directory.")
