@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The listener's sources and its voice: rtnetlink notifications and their senders, changes of files, its state for systemd.
+"""The listener's sources and its voice: netlink notifications and their senders, changes of files, its state for systemd.
 
 It does without pyroute2, to keep the listener small.
 
@@ -34,17 +34,33 @@ SO_RCVBUFFORCE = 33  # include/uapi/asm-generic/socket.h; lets root exceed net.c
 BUFFER = 4 << 20  # bytes that the kernel buffers for the socket: some 4,000 messages, a burst of a CNI
 SPACE = 1 << 16  # bytes; the longest message is that about a link with many virtual functions
 LENGTH = struct.Struct("=I")  # of a message, header included
+SO_ATTACH_FILTER = 26  # include/uapi/asm-generic/socket.h
 
 
 class Notifications:
-    """The backend: a socket that has joined the groups above."""
+    """The backend: a socket that has joined groups of a protocol. only: the type of the messages that it gets; 0 for all.
 
-    def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    Raises OSError.
+    """
+
+    def __init__(self, groups: int = GROUPS, protocol: int = socket.NETLINK_ROUTE, only: int = 0) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
         self._socket.setblocking(False)
-        self._socket.bind((0, GROUPS))
+        if only:
+            self._permit(only)
+        self._socket.bind((0, groups))
         self._buffer = bytearray(SPACE)
+
+    def _permit(self, kind: int) -> None:
+        """Let the kernel drop messages of other types before they take space in the buffer (networking/filter.rst)."""
+        import ctypes  # the listener of policy routes does without
+
+        (as_loaded,) = struct.unpack(">H", struct.pack("=H", kind))  # a program loads in the order of networks
+        # ldh [4], the type in nlmsghdr; jeq; ret all; ret nothing
+        steps = ((0x28, 0, 0, 4), (0x15, 0, 1, as_loaded), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0))
+        program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("@HP", len(steps), ctypes.addressof(program)))
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -102,6 +118,16 @@ def sender(port: int) -> str:
     return " or ".join(names[:MOST_SENDERS]) or ended
 
 
+def sender_at_once(port: int) -> str:
+    """Return the sender as text without a search of all processes; empty if that does not tell.
+
+    A program such as ip ends a millisecond after its request.
+    """
+    name = _process_numbered(str(port), port)
+    inode = _inode(port) if name else ""
+    return name if not inode or _holds(str(port), inode) else ""
+
+
 def _inode(port: int) -> str:
     """Return the inode number of the open socket with that port; empty if there is none."""
     with open("/proc/net/netlink", encoding="ascii") as file:
@@ -130,10 +156,11 @@ def _process_numbered(pid: str, port: int) -> str:
     """
     status = _status(pid)
     numbers = status.get("NStgid", pid).split()
-    if "VmSize" not in status or numbers[-1] != str(port):
+    is_zombie = status.get("State", "").startswith("Z")  # it has just ended, and has neither memory nor namespaces any more
+    if not (is_zombie or "VmSize" in status) or numbers[-1] != str(port):
         return ""
     try:
-        if os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net"):
+        if not is_zombie and os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net"):
             return ""
     except OSError:
         return ""
