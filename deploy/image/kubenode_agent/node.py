@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import collections
 import datetime
+import json
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from . import api
@@ -34,19 +37,23 @@ log = logging.getLogger(__name__)
 
 
 class Node:
-    """name: of the node. Events that the API does not take are kept, and sent with flush()."""
+    """name: of the node. Events that the API does not take are kept, and sent with flush(). path: of a file with them, which
+    outlives a container; None for none.
+    """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, path: Path | None = None) -> None:
         self._name = name
         self._request: threading.Thread | None = None
         self._pauses: dict[str, tuple[float, float]] = {}  # by what is told: when it is tried again, and the pause after that
-        self._events: collections.deque[tuple[str, str, str, datetime.datetime]] = collections.deque(maxlen=MOST_EVENTS)
+        self._path = path
+        self._events: collections.deque[tuple[str, str, str, str]] = collections.deque(_events(path), MOST_EVENTS)
         self._last: tuple[str, str, str] | None = None
         self._renewed = 0.0
         self._condition: tuple[Condition, datetime.datetime] | None = None  # with the time of the audit
         self._changed = ""  # when its status was first another one than before
         self._since: tuple[str, str] | None = None  # the status that the API has, and since when; None before it was asked
-        self._beat = 0.0  # when the condition is sent again
+        self._beat = 0.0  # when a condition that stays the same is sent again
+        self._is_told = True  # whether the API has the condition
 
     @property
     def room(self) -> int:
@@ -69,7 +76,8 @@ class Node:
     def queue(self, kind: str, reason: str, message: str) -> None:
         """Queue an event, even if it is the same as the last one."""
         self._last, self._renewed = (kind, reason, message), time.monotonic() + RENEWED
-        self._events.append((kind, reason, message, _now()))
+        self._events.append((kind, reason, message, _now().isoformat()))
+        self._keep_events()
         self.flush()
 
     @property
@@ -82,19 +90,23 @@ class Node:
         now, last = _now(), self.has_condition
         if last is None or last.status != condition.status:
             self._changed = _text(now)
-        if last != condition:
-            self._beat = 0.0
+        self._is_told = self._is_told and last == condition and time.monotonic() < self._beat
         self._condition = condition, now
         self.flush()
 
     def flush(self) -> None:
         """Send the condition and the events that the API has not taken yet."""
-        if self._condition and time.monotonic() >= self._beat:
+        if self._condition and not self._is_told:
             condition, audited = self._condition
-            if self._tried("condition", lambda: self._set_condition(condition, _text(audited), self._changed)):
-                self._beat = time.monotonic() + HEARTBEAT
+            self._is_told = self._tried("condition", lambda: self._set_condition(condition, _text(audited), self._changed))
+            self._beat = time.monotonic() + HEARTBEAT
         while self._events and self._tried("event", lambda: self._event(*self._events[0])):
             self._events.popleft()
+            self._keep_events()
+
+    def _keep_events(self) -> None:
+        if self._path:
+            self._path.write_text(json.dumps([*self._events]))
 
     def _tried(self, what: str, call: Callable[[], None]) -> bool:
         due, pause = self._pauses.get(what, (0.0, FIRST))
@@ -161,7 +173,7 @@ class Node:
     def _patched(self, kind: str, patch: dict[str, Any] | list[dict[str, Any]], part: str = "") -> dict[str, Any]:
         return api.request("PATCH", f"{api.NODES}/{self._name}{part}", patch, kind)
 
-    def _event(self, kind: str, reason: str, message: str, when: datetime.datetime) -> None:
+    def _event(self, kind: str, reason: str, message: str, when: str) -> None:
         # kubelet's events of a node have the node's name as the uid, by which kubectl describe finds them.
         about = {"apiVersion": "v1", "kind": "Node", "name": self._name, "uid": self._name}
         event: dict[str, Any] = {
@@ -171,8 +183,8 @@ class Node:
             "reason": reason,
             "message": message[:LONGEST],
             "source": {"component": COMPONENT, "host": self._name},
-            "firstTimestamp": when.isoformat(),
-            "lastTimestamp": when.isoformat(),
+            "firstTimestamp": when,
+            "lastTimestamp": when,
             "count": 1,
         }
         try:
@@ -182,6 +194,12 @@ class Node:
                 raise
             # The API will never take it, and the events behind it would wait.
             log.warning("The API refused an event of node %s: %s", self._name, " ".join(str(refusal).split())[:300])
+
+
+def _events(path: Path | None) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the events in a file, oldest first: type, reason, message and time."""
+    with suppress(OSError, ValueError):  # it is not there yet, or a write was cut short
+        yield from (tuple(entry) for entry in json.loads(path.read_text()) if len(entry) == 4) if path else ()
 
 
 def _now() -> datetime.datetime:

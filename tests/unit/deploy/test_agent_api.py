@@ -249,6 +249,9 @@ def test_a_condition_keeps_the_time_of_its_last_transition_and_renews_its_heartb
         ("True", "03:20:45Z", "03:20:45Z"),
     ]
     assert READY in api.conditions and {*api.asked} == {"PATCH /api/v1/nodes/node1/status"}
+    clock[0], asked = 9999, len(api.asked)
+    own.flush()
+    assert len(api.asked) == asked, "without an audit there is nothing to say"
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -272,6 +275,18 @@ def test_a_condition_that_the_api_does_not_take_is_sent_later_with_the_time_of_i
     sent = own_condition(api)
     assert began <= datetime.fromisoformat(sent["lastTransitionTime"].replace("Z", "+00:00")) <= ended
     assert (sent["reason"], len(sent["message"])) == ("PathLost", subject.LONGEST)
+
+
+def test_an_event_that_the_api_did_not_take_outlives_the_agent(api: Api, tmp_path: Path) -> None:
+    api.behaves = says(503, "")
+    path = tmp_path / "events"
+    Node("node1", path).event("Normal", "Applied", "a")
+    api.behaves = lambda _request: False
+    Node("node1", path).flush()
+    Node("node1", path).flush()
+    path.write_text("[[")
+    Node("node1", path).flush()
+    assert [event["message"] for event in api.events] == ["a"]
 
 
 def test_the_same_event_is_sent_again_before_the_api_has_forgotten_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
