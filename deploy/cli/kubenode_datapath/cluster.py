@@ -18,6 +18,7 @@ from . import archive
 from .arguments import IMAGE, SNAPSHOT
 
 AGENT = "app.kubernetes.io/name=kubenode-agent"  # the label of deploy/kustomize/base/daemonset.yaml
+CONTAINER, CHANGES = "agent", "/run/kubenode-agent/changes"  # of that pod, and the file of kubenode_agent/watch.py
 PROFILE = "--profile=sysadmin"  # of kubectl debug, which makes the pod privileged
 LIFE = "900"  # seconds after which the pod ends by itself, if this program cannot delete it
 PATIENCE = 120  # seconds for the image and the start of the pod
@@ -61,10 +62,18 @@ class Kubectl:
             program = ("/usr/bin/env", f"PATH={PATH}", "python3", "-c", START, SNAPSHOT)
             words = ("exec", "--stdin", *pod.namespace, f"--container={pod.container}", pod.name, "--", *ENTER, *program)
             printed = self._run(*words, stdin=archive.running()).stdout
+            changes = self._changes(pod) if pod.container == CONTAINER else {}
         try:
-            return t.cast("dict[str, t.Any]", json.loads(printed))
-        except ValueError:
+            return {**json.loads(printed), **changes}
+        except (TypeError, ValueError):
             raise Failure(f"the pod {pod.name} printed no snapshot of {node}: {reason(printed)}") from None
+
+    def _changes(self, pod: Pod) -> dict[str, t.Any]:
+        """Return what the agent has seen change on its node, the newest last; empty for an agent that does not listen."""
+        words = ("exec", *pod.namespace, f"--container={pod.container}", pod.name, "--", "cat", CHANGES)
+        with contextlib.suppress(DatapathError, ValueError):
+            return {"changes": json.loads(self._run(*words).stdout)}
+        return {}
 
     def _agent(self, node: str) -> Pod | None:
         """Find the agent's pod on a node; None without one, or without the right to list pods."""
@@ -74,7 +83,7 @@ class Kubectl:
         except DatapathError:
             return None
         pods = [pod["metadata"] for pod in json.loads(listed)["items"]]
-        return Pod((f"--namespace={pods[0]['namespace']}",), pods[0]["name"], "agent") if pods else None
+        return Pod((f"--namespace={pods[0]['namespace']}",), pods[0]["name"], CONTAINER) if pods else None
 
     @contextlib.contextmanager
     def _debugging(self, node: str, image: str) -> t.Iterator[Pod]:

@@ -6,6 +6,7 @@
 settings, variables   the pod's configuration: environment and ConfigMap
 playbook              one run of a profile on this node
 child                 an audit of this node
+watch                 what changes on this node
 api                   requests to the API of Kubernetes
 reachability          whether the API answers in the node's network, which confirms a checkpoint
 node                  the node's object in Kubernetes: label, taint, condition, events

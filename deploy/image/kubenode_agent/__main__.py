@@ -13,8 +13,7 @@ import sys
 import threading
 from pathlib import Path
 
-from . import playbook, reachability, settings
-from .agent import Agent
+from . import settings
 from .loop import Loop
 from .metrics import AuditMetrics, Metrics, ProfileMetrics
 from .node import Node
@@ -32,18 +31,22 @@ def main() -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ended.set())
-    node, version = Node(options.node), _collection()
+    node, version = Node(options.node, options.state / "events"), _collection()
     metrics: Metrics
     worker: Loop
     if options.profile == settings.AUDIT:
         metrics = AuditMetrics()
-        # Imported where needed: with these, the agent has all code of an audit in memory.
+        # Imported where needed: each agent has the code of what it does in memory, and not that of the other.
         from . import child
         from .auditor import Auditor
+        from .watch import watching
 
         child.preload()
-        worker = Auditor(options, node, metrics, child.audit, version, ended)
+        worker = Auditor(options, node, metrics, child.audit, version, ended, watching(options.state))
     else:
+        from . import playbook, reachability
+        from .agent import Agent
+
         metrics = ProfileMetrics()
         worker = Agent(options, node, metrics, playbook.run, reachability.trouble, version, ended)
     metrics.identify(version, _ansible_core(), options.profile, options.interval)

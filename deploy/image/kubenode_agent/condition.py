@@ -30,9 +30,18 @@ def key(finding: Finding) -> Key:
     return finding.id, finding.subject
 
 
-def is_certain(finding: Finding, former: Collection[Key]) -> bool:
-    """Return whether a packet has proved a finding, or two audits have it. former: keys of the findings of the last audit."""
-    return finding.proof == TWIN or key(finding) in former
+class Certainty(NamedTuple):
+    """What makes a finding certain: a packet, or a second audit.
+
+    former: keys of the findings of the audit before. is_quiet: whether a packet proves something of the node, because that did
+    not change meanwhile.
+    """
+
+    former: Collection[Key] = ()
+    is_quiet: bool = True
+
+    def of(self, finding: Finding) -> bool:
+        return key(finding) in self.former or (self.is_quiet and finding.proof == TWIN)
 
 
 def reason(check: str) -> str:
@@ -40,13 +49,13 @@ def reason(check: str) -> str:
     return "".join(word.capitalize() for word in check.split("-"))
 
 
-def of(audit: Findings, former: Collection[Key], last: Condition | None) -> Condition:
-    """Return the condition after an audit. former: as for is_certain(). last: the condition before it; None for none.
+def of(audit: Findings, certainty: Certainty, last: Condition | None) -> Condition:
+    """Return the condition after an audit. last: the condition before it; None for none.
 
-    An error that one audit alone has, and no packet, leaves the condition as it is until the next audit.
+    An error that is not certain leaves the condition as it is until the next audit.
     """
     errors = [finding for finding in audit.present if finding.severity == ERROR]
-    certain = [finding for finding in errors if is_certain(finding, former)]
+    certain = [finding for finding in errors if certainty.of(finding)]
     hiding = [finding for finding in audit.unclear if _may_be_error(finding)]
     if certain:
         return Condition(FALSE, reason(certain[0].id), _sentence(certain[0], len(errors) - 1, "error"))

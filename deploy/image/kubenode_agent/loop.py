@@ -53,11 +53,15 @@ class Loop:
     def _wait(self) -> None:
         """Wait until the next turn is due, or the pod is asked to end."""
         end = time.monotonic() + self._pause()
-        while time.monotonic() < end and not self._ended.wait(TICK):
+        while time.monotonic() < end and not self._rest(TICK):
             self._say(ALIVE, "")
             if self._is_due():
                 return
             self._node.flush()
+
+    def _rest(self, seconds: float) -> bool:
+        """Wait so many seconds, or less if the next turn is due. Return whether the pod is asked to end."""
+        return self._ended.wait(seconds)
 
     def _pause(self) -> float:
         interval = self._settings.interval * 60

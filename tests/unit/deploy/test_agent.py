@@ -701,7 +701,7 @@ import json, os, pathlib, signal, sys
 from kubenode_agent import __main__ as main, playbook
 
 class Node:
-    def __init__(self, name): self.name = name
+    def __init__(self, name, path): self.name = name
     def event(self, *event): print(*event)
     def label(self, *label): return True
     def remove_taint(self, key): return True
@@ -710,7 +710,7 @@ def run(profile, given):
     os.kill(os.getpid(), signal.SIGTERM)
     return playbook.Outcome("ok")
 
-main.Node, main.playbook.run, main.MANIFEST = Node, run, pathlib.Path(sys.argv[1])
+main.Node, playbook.run, main.MANIFEST = Node, run, pathlib.Path(sys.argv[1])
 sys.exit(main.main())
 """
 

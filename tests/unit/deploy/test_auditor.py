@@ -37,7 +37,7 @@ FAILED = "datapath_audit: nft is not installed"
 # A process has one set of metrics. It serves them, and prints what they are and what the API got, after each audit.
 PROCESS = """
 import json, os, pathlib, signal, sys, urllib.request
-from kubenode_agent import __main__ as main, api, child, loop
+from kubenode_agent import __main__ as main, api, child, loop, watch
 
 audits, turns, conditions = json.loads(sys.argv[1]), [[]], [[]]
 
@@ -65,7 +65,8 @@ def pause(self):
     shown.append(samples())
     return 0
 
-child.audit, child.preload, api.request, loop.Loop._pause, main.MANIFEST = audit, int, request, pause, pathlib.Path(sys.argv[2])
+child.preload, watch.watching = int, lambda _folder: None
+child.audit, api.request, loop.Loop._pause, main.MANIFEST = audit, request, pause, pathlib.Path(sys.argv[2])
 status = main.main()
 print(json.dumps({"status": status, "events": turns[1:], "metrics": shown, "conditions": conditions[1:]}))
 """
@@ -193,7 +194,14 @@ CONDITIONS = [
 def test_errors_make_a_node_unhealthy_and_what_may_hide_one_makes_it_unknown(
     result: Any, former: Any, last: Any, expected: tuple[str, str, str]
 ) -> None:
-    assert conditions.of(findings.read(result), former, last) == expected
+    assert conditions.of(findings.read(result), conditions.Certainty(former), last) == expected
+
+
+def test_a_packet_proves_nothing_of_a_node_that_changed_meanwhile() -> None:
+    found = findings.read(audit(ERROR))
+    changing = conditions.Certainty([], is_quiet=False)
+    assert conditions.of(found, changing, HEALTHY) == HEALTHY
+    assert conditions.of(found, changing._replace(former=[("probe-untranslated", "eth0")]), HEALTHY).status == "False"
 
 
 def test_each_check_that_can_find_errors_says_so() -> None:
@@ -245,7 +253,7 @@ def test_the_reasons_of_events_are_names_by_the_api_and_each_is_of_one_check() -
 
 def test_an_audit_is_what_the_child_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_audit", lambda: audit(ERROR))
-    assert child.audit()._replace(seconds=0.0) == child.Audit(audit(ERROR))
+    assert child.audit()._replace(seconds=0.0, processor=0.0) == child.Audit(audit(ERROR))
     monkeypatch.setattr(child, "_audit", lambda: {**audit(), "findings": 7})
     assert child.audit().sentence == (
         "The answer is refused: result.findings is int; expected is a list, as kubenode.datapath.datapath_audit returns it."

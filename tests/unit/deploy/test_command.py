@@ -285,3 +285,26 @@ def test_node_problem_detector_starts_the_command_as_it_is() -> None:
     assert severities == {"permanent": "error", "temporary": "risk"}
     conditions = {condition["type"] for condition in monitor["conditions"]}
     assert [rule["condition"] for rule in monitor["rules"] if rule["type"] == "permanent"] == [*conditions]
+
+
+KUBECTL = """#!/bin/sh
+case "$*" in
+*"get pods"*) echo '{"items": [{"metadata": {"namespace": "kubenode-datapath", "name": "agent-x"}}]}';;
+*"cat /run/kubenode-agent/changes") test -e changes || exit 1; cat changes;;
+*exec*) cat > program; echo '{"format": 1, "unread": []}';;
+esac
+"""
+
+
+@pytest.mark.parametrize(("file", "changes"), [('[{"kind": "route"}]', {"changes": [{"kind": "route"}]}), ("[{", {}), (None, {})])
+def test_a_snapshot_by_the_agent_has_what_it_saw_change(
+    file: str | None, changes: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    if file is not None:
+        (tmp_path / "changes").write_text(file)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cluster.archive, "running", lambda: b"program")
+    assert cluster.Kubectl([]).snapshot("node7") == {"format": 1, "unread": [], **changes}
