@@ -22,6 +22,7 @@ from lab.waiting import until
 _PODS = (f"--namespace={NAMESPACE}", "--selector=app.kubernetes.io/name=kubenode-agent")
 _NAMESPACE_FOLDER = "namespace"
 _FOR_OLDER = "../../components/apparmor-annotation"  # which do not know the field appArmorProfile
+_NEWER = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")  # kinds of Kubernetes 1.30
 _ABSENT = "absent"
 _EXAMPLE = "aks-dual-stack"  # the overlay that the overlay ``absent`` names
 _FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
@@ -33,7 +34,8 @@ class Delivery:
     As a context manager it deletes its objects and the namespace at the end, also after a failure in the block; the nodes keep
     their state.
     ``profile`` is the overlay's name, ``variables`` are the role's that apply() always gives, ``interval`` is the time between
-    two looks in minutes, from the next apply() on.
+    two looks in minutes, from the next apply() on. So is ``component``, which is
+    added to the overlay if it is not empty.
     """
 
     def __init__(self, cluster: Client, image: str, folder: Path, profile: str, interval: float = 0.1, **variables: Any) -> None:
@@ -42,6 +44,7 @@ class Delivery:
         self.profile = profile
         self.interval = interval
         self.daemonset = f"kubenode-agent-{profile}"
+        self.component = ""
         self._variables = variables
         self._folder = folder
         self._edits = 0
@@ -132,8 +135,8 @@ class Delivery:
         name, _colon, tag = self.image.rpartition(":")
         kustomization = _read(overlay_folder / "kustomization.yaml")
         kustomization["images"] = [{"name": "kubenode-agent", "newName": name, "newTag": tag}]
-        if self.cluster.minor < 30:
-            kustomization["components"] = sorted({*kustomization.get("components", ()), _FOR_OLDER})
+        added = [f"../../components/{self.component}"] * bool(self.component) + [_FOR_OLDER] * (self.cluster.minor < 30)
+        kustomization["components"] = sorted({*kustomization.get("components", ()), *added})
         _write(overlay_folder / "kustomization.yaml", kustomization)
         nodes = _read(overlay_folder / "nodes.yaml")
         (container,) = nodes["spec"]["template"]["spec"]["containers"]
@@ -141,13 +144,20 @@ class Delivery:
         interval["value"] = f"{self.interval:g}"
         _write(overlay_folder / "nodes.yaml", nodes)
         for folder in (_NAMESPACE_FOLDER, f"overlays/{overlay}"):
-            self.cluster.kubectl("apply", "--filename=-", input=self._kustomize.text(folder))
+            self.cluster.kubectl("apply", "--filename=-", input=self._text(folder))
+
+    def _text(self, folder: str) -> str:
+        """Return the objects of a folder that the cluster knows."""
+        text = self._kustomize.text(folder)
+        if self.cluster.minor >= 30:
+            return text
+        return yaml.safe_dump_all([one for one in yaml.safe_load_all(text) if one and one["kind"] not in _NEWER])
 
     def _daemonset(self) -> dict[str, Any]:
         return self.cluster.get("daemonset", self.daemonset, NAMESPACE)
 
     def _delete(self, name: str) -> None:
-        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._kustomize.text(name))
+        self.cluster.kubectl("delete", "--ignore-not-found", "--filename=-", input=self._text(name))
 
     def _overlay(self, name: str) -> Path:
         return self._kustomize.folder / "overlays" / name
