@@ -55,8 +55,8 @@ class History(NamedTuple):
     @property
     def verdict(self) -> str:
         named = {change.text for change in self.explanation.guilty}
-        if not named:
-            return OPEN
+        if not named:  # a guilty change that another one hides is none
+            return OPEN if self.guilty or self.explanation.is_loss else EXACT
         if named - {text for texts in self.guilty.values() for text in texts}:
             return INNOCENT
         return EXACT if all(named & texts for texts in self.guilty.values()) else MISSED
