@@ -441,9 +441,10 @@ def test_in_an_image_the_configuration_is_inert_and_each_boot_looks(pool: Pool) 
     assert pool.node.exists(f"{azure_vnet.CONFLIST}.kubenode_bak") and not pool.node.exists(azure_vnet.CONFLIST)
     assert pool.node.exists(azure_vnet.CILIUM)
     assert pool.node.exists("/etc/systemd/system/multi-user.target.wants/kubenode-cni-check.service")
-    assert not pool.clean_up(mode="image") and pool.node.snapshot() == after
-    assert pool.clean_up(mode="image", state="restored") and pool.node.snapshot() == before
-    assert not pool.clean_up(mode="image", state="restored")
+    assert pool.play(mode="image").well().changed == 0 and pool.node.snapshot() == after
+    pool.play(mode="image", state="restored").well()
+    assert pool.node.snapshot() == before
+    assert pool.play(mode="image", state="restored").well().changed == 0
 
 
 @pytest.mark.thorough
