@@ -17,6 +17,7 @@ The kernel reports changes in folders by dnotify (fcntl(2), F_NOTIFY): Python ha
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import fcntl
@@ -54,13 +55,13 @@ class Notifications:
 
     def _permit(self, kind: int) -> None:
         """Let the kernel drop messages of other types before they take space in the buffer (networking/filter.rst)."""
-        import ctypes  # the listener of policy routes does without
-
         (as_loaded,) = struct.unpack(">H", struct.pack("=H", kind))  # a program loads in the order of networks
         # ldh [4], the type in nlmsghdr; jeq; ret all; ret nothing
         steps = ((0x28, 0, 0, 4), (0x15, 0, 1, as_loaded), (0x06, 0, 0, 0xFFFFFFFF), (0x06, 0, 0, 0))
-        program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
-        self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("@HP", len(steps), ctypes.addressof(program)))
+        # An array tells its address; Python may lack ctypes.
+        program = array.array("B", b"".join(struct.pack("=HBBI", *step) for step in steps))
+        address, _size = program.buffer_info()
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("@HP", len(steps), address))
 
     def fileno(self) -> int:
         return self._socket.fileno()
