@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import shlex
@@ -22,7 +21,7 @@ from .._trace.answer import Answer
 from .._trace.packet import Packet
 from .._twin import isolation_backend, snapshot_form
 from .._twin.work_backend import GUARD
-from . import explanation
+from . import explanation, node_objects
 from .differences import Change
 from .explanation import Changes, Explanation
 from .node_differences import Difference
@@ -43,11 +42,11 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
     earlier, later = [trace_backend.judge(question, run).with_likelihood().answer for question in questions]
     difference = Difference(before, after)
     explained = Explanation(packet, (), len(difference.changes), earlier, later)
-    in_one_world = [trace_backend.in_one_world(question, run) for question in questions]
-    reason = _needless(*in_one_world)
+    without, with_all = (trace_backend.in_one_world(question, run) for question in questions)
+    reason = _needless(without, with_all)
     if reason:
         return explained._replace(reason=reason)
-    found = _Search(questions[0], difference, in_one_world[1], run).guilty()
+    found = _Search(questions[0], difference, without, with_all, run).guilty()
     if not found:
         return explained._replace(reason=NOT_FOUND)
     named = (change._replace(undo=difference.undo(change)) for change in sorted(found))
@@ -70,15 +69,22 @@ def _is_well(answer: Answer) -> bool:
 
 
 class _Search:
-    """Trials of the earlier snapshot with changes. What was tried is remembered."""
+    """Trials of the earlier snapshot with changes. earlier, later: the answers without any of them, and of the later snapshot."""
 
-    def __init__(self, question: trace_backend.Question, difference: Difference, later: Answer, run: process.Runner) -> None:
+    def __init__(
+        self, question: trace_backend.Question, difference: Difference, earlier: Answer, later: Answer, run: process.Runner
+    ) -> None:
         self._question, self._difference, self._run = question, difference, run
         self._is_loss = not _is_well(later)
-        self._tried = functools.cache(self._try)
+        self._answers: dict[Changes, Answer | None] = {frozenset(): earlier}  # what was tried is remembered
 
     def guilty(self) -> Changes | None:
         return explanation.guilty(frozenset(self._difference.changes), self._fate, self._is_as_before)
+
+    def _tried(self, changes: Changes) -> Answer | None:
+        if changes not in self._answers:
+            self._answers[changes] = self._try(changes)
+        return self._answers[changes]
 
     def _try(self, changes: Changes) -> Answer | None:
         """Return the answer with some changes; None if no node can have them without others."""
@@ -115,8 +121,10 @@ def _with_text(change: Change, before: Entry, after: Entry, run: process.Runner)
     if not any(texts):
         return change
     verb = "is gone" if not new else "is new" if not old else f"is in the place of {old}"
-    added = (f"nft {shlex.quote(f'add rule {place} {old}')}",) if old else ()
-    return change._replace(text=f"rule of {place}: {new or old} {verb}", undo=(*change.undo, *added))
+    removed = node_objects.nft_rules(place).remove(json.loads(rules[1])) if new else ""
+    added = f"nft {shlex.quote(f'add rule {place} {old}')}" if old else ""
+    undo = tuple(filter(None, (removed, added)))
+    return change._replace(text=f"rule of {place}: {new or old} {verb}", undo=undo)
 
 
 def _nft_text(rule: str, snapshot: Entry, run: process.Runner) -> str:
@@ -125,8 +133,8 @@ def _nft_text(rule: str, snapshot: Entry, run: process.Runner) -> str:
         return ""
     body = json.loads(rule)
     table = body["family"], body["table"]
-    others = [entry for entry in snapshot["nftables"] if "rule" not in entry and _is_of_table(entry, table)]
-    objects = json.dumps({"nftables": [*others, {"rule": body}]})
+    around = [entry for entry in snapshot["nftables"] if "rule" not in entry and _is_of_table(entry, table)]
+    objects = json.dumps({"nftables": [*around, {"rule": body}]})
 
     def listed(_isolated: isolation_backend.Isolated) -> dict[str, t.Any]:
         nft = process.find("nft") or "nft"

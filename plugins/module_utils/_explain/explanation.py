@@ -52,8 +52,8 @@ class Explanation(t.NamedTuple):
         if not self.guilty:
             return self.reason
         verb = "lost" if self.is_loss else "elsewhere"
-        others = self.changes - len(self.guilty)
-        without = f"; {others} other change{'s are' if others > 1 else ' is'} without effect" if others else ""
+        innocent = self.changes - len(self.guilty)
+        without = f"; {innocent} other change{'s are' if innocent > 1 else ' is'} without effect" if innocent else ""
         return f"{verb} since {', and '.join(change.text for change in self.guilty)}{without}."
 
     @property

@@ -31,7 +31,7 @@ class Difference:
     """
 
     def __init__(self, before: Entry, after: Entry) -> None:
-        self._before, self._after = before, _with_namespaces(after, _same_namespaces(before, after))
+        self._after = _with_namespaces(after, _same_namespaces(before, after))
         self._gone_links: dict[str, Change] = {}  # by the link whose routes a change adds or removes
         self._gone_addresses: dict[tuple[str, str], Change] = {}  # by link and address
         self._gone_families: dict[tuple[str, str], Change] = {}  # by link and family
@@ -78,11 +78,11 @@ class Difference:
             changes |= {key: changes["forwarding"] for key in changes if key == "accept_redirects" and "forwarding" in changes}
         parts = {family: self._of_links(family, before, after, of_all[family]) for family in FAMILIES}
         forwarding = {"net.ipv4.ip_forward": of_all["ipv4"].get("forwarding")}
-        node, other = before.get("node") or {}, after.get("node") or {}
+        node, later = before.get("node") or {}, after.get("node") or {}
         changes = {
-            key: forwarding.get(key) or _setting(key, node[key], other[key]) for key in differences.changed_keys(node, other)
+            key: forwarding.get(key) or _setting(key, node[key], later[key]) for key in differences.changed_keys(node, later)
         }
-        return differences.of_dictionary(before, after, {**parts, "node": differences.numbers(node, other, changes)})
+        return differences.of_dictionary(before, after, {**parts, "node": differences.numbers(node, later, changes)})
 
     def _changed_settings(self, family: str, link: str, before: Entry, after: Entry) -> dict[str, Change]:
         old, new = ((each.get(family) or {}).get(link) or {} for each in (before, after))

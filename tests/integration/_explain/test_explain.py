@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
@@ -91,6 +92,24 @@ def test_guilty_changes_are_named_among_innocent_ones(name: str) -> None:
     # With the last address of a link, the kernel removes a route of an innocent change.
     assert explained.changes - len(guilty) in (len(INNOCENT), len(INNOCENT) - 1)
     assert all(change.undo for change in explained.guilty)
+
+
+def test_a_rule_of_nft_with_another_target_is_removed_and_put_back() -> None:
+    layout = Calico()
+    with network.built(layout) as machines, network.listening(machines):
+        chain = "type filter hook forward priority 0; ip daddr 10.60.1.5 tcp dport 8080 counter accept;"
+        machines["node"].run(["nft", f"table inet own {{ chain c {{ {chain} }}; }}"])
+        earlier = snapshot_of(layout, machines)
+        listing = machines["node"].run(["nft", "-a", "list", "chain", "inet", "own", "c"]).stdout
+        handle = re.findall(r"accept # handle (\d+)", listing)[0]
+        machines["node"].run(["nft", f"replace rule inet own c handle {handle} ip daddr 10.60.1.5 tcp dport 8080 counter drop"])
+        later = snapshot_of(layout, machines)
+    packet = entrance.packet(packet_text.options(TO_POD), earlier)
+    (change,) = explain_backend.explain(earlier, later, packet, {}, random_nodes.run).guilty
+    assert change.text.endswith("accept") and " drop is in the place of " in change.text
+    assert change.undo[0].startswith("nft 'delete rule inet own c handle ") and change.undo[1].startswith(
+        "nft 'add rule inet own c"
+    )
 
 
 def test_a_rule_that_moved_to_another_table_is_not_guilty() -> None:
