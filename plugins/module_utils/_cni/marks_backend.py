@@ -21,7 +21,7 @@ from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netlink import nfnetlink, packet_marks
 from .._platform import kernel, process
 from .._routing import routing_backend
-from .._ruleset import iptables_save, nft_netlink, ruleset
+from .._ruleset import iptables_save, nft_netlink, ruleset, service_rules
 from .._ruleset.ruleset import ALL, Table
 from . import foreign_marks
 from .foreign_marks import ForeignMark
@@ -41,16 +41,20 @@ class Read(t.NamedTuple):
 
 def read(run: process.Runner) -> Read:
     """Read the tables whose rules may mark connections. run: starts programs. Raises Failure if the kernel does not answer."""
-    return _read(run, [("ip", name) for name in TABLES] if kernel.is_ready("nf_tables") else [], {"ip": LEGACY["ip"]})
+    tables = [_table("ip", name, nfnetlink.rules("ip", name)) for name in TABLES] if kernel.is_ready("nf_tables") else []
+    return _with_legacy(tables, {"ip": LEGACY["ip"]}, run)
 
 
 def read_all(run: process.Runner) -> Read:
     """Read all tables, of those of no CNI the rules with a mark alone. Raises Failure if the kernel does not answer."""
-    return _read(run, nfnetlink.tables() if kernel.is_ready("nf_tables") else [], LEGACY)
+    chains: dict[tuple[str, str], list[str]] = {}
+    for chain in nfnetlink.chains() if kernel.is_ready("nf_tables") else ():
+        chains.setdefault((chain.family, chain.table), []).append(chain.name)
+    return _with_legacy([_marking_table(*table, names) for table, names in chains.items()], LEGACY, run)
 
 
-def _read(run: process.Runner, of_kernel: t.Iterable[tuple[str, str]], legacy: t.Mapping[str, tuple[str, str]]) -> Read:
-    tables, unread = [_of_kernel(*table) for table in of_kernel], list[str]()
+def _with_legacy(tables: list[Table], legacy: t.Mapping[str, tuple[str, str]], run: process.Runner) -> Read:
+    unread = list[str]()
     for family, (names, program) in legacy.items():
         used = [name for name in legacy_tables(names) if legacy is LEGACY or name in TABLES]
         path = process.find(program) if used else None
@@ -64,11 +68,20 @@ def _read(run: process.Runner, of_kernel: t.Iterable[tuple[str, str]], legacy: t
     return Read(tables, " ".join(unread))
 
 
-def _of_kernel(family: str, name: str) -> Table:
+def _marking_table(family: str, name: str, chains: t.Sequence[str]) -> Table:
+    if name in TABLES:
+        return _table(family, name, nfnetlink.rules(family, name))
+    several = [chain for chain in chains if not service_rules.is_generated(chain)]
+    # Chain by chain only where kube-proxy has thousands: each chain is a request.
+    asked = several if len(several) * 2 < len(chains) else [""]
+    rules = (rule for chain in asked for rule in nfnetlink.rules(family, name, chain))
+    return _table(family, name, (rule for rule in rules if any(part in rule.encoding for part in ENCODED)))
+
+
+def _table(family: str, name: str, encoded_rules: t.Iterable[nfnetlink.EncodedRule]) -> Table:
     rules: dict[str, list[ruleset.Rule]] = {}
-    for encoded in nfnetlink.rules(family, name):
-        if name in TABLES or any(part in encoded.encoding for part in ENCODED):
-            rules.setdefault(encoded.chain, []).append(nft_netlink.rule(*encoded))
+    for encoded in encoded_rules:
+        rules.setdefault(encoded.chain, []).append(nft_netlink.rule(*encoded))
     return Table(family, name, chains={chain: ruleset.Chain(rules=listing) for chain, listing in rules.items()})
 
 

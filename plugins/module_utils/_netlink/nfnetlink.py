@@ -179,12 +179,13 @@ class EncodedRule(t.NamedTuple):
     userdata: bytes = b""
 
 
-def rules(family: str, table: str) -> list[EncodedRule]:
-    """Return a table's rules, chain by chain, in order; empty if there is no table.
+def rules(family: str, table: str, chain: str = "") -> list[EncodedRule]:
+    """Return the rules of a table, chain by chain, or of one chain, in order; empty if there is no table or no chain.
 
     Raises Failure if they change at every attempt.
     """
-    bodies = wire.dump(GET_RULE, _of_table(family, table), f"the rules of table {family} {table}", _open)
+    further = {RULE_CHAIN: chain.encode() + b"\0"} if chain else {}
+    bodies = wire.dump(GET_RULE, _of_table(family, table, further), f"the rules of table {family} {table}", _open)
     listed = (attributes(body, 4) for body in bodies)
     return [
         EncodedRule(

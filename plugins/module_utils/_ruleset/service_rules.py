@@ -28,8 +28,17 @@ _MAPS = ("service-ips", "no-endpoint-services")
 # Chains of iptables: the two from which the others are reached, and the prefixes of those of a Service.
 _OF_SERVICES, NODE_PORTS_CHAIN, _OF_ONE, _BEYOND = "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-", "KUBE-EXT-"
 NODE_PORTS = "service-nodeports"  # the map of nft
+# The names of chains of one Service or endpoint, of which a node has thousands. They mark nothing but by a jump to another chain.
+_GENERATED = re.compile(
+    r"KUBE-(?:SVC|SVL|SEP|EXT|FW|XLB)-[A-Z\d]{16}|(?:service|local|external|firewall|endpoint)-[A-Z\d]{8}-[\w./:-]+"
+)
 # The beginnings of the chains to which the addresses of load balancers lead.
 _EXTERNAL = ("KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "external-")
+
+
+def is_generated(chain: str) -> bool:
+    """Return whether a chain is that of one Service or endpoint, by its name."""
+    return bool(_GENERATED.fullmatch(chain))
 
 
 class Service(t.NamedTuple):

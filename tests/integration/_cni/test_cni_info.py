@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from lab import Lab, azure_vnet, background, cilium
+from lab import Lab, azure_vnet, background, cilium, kube_proxy
 from lab.azure_bridge import enslave
 from lab.node import NamespaceNode
 from lab.steps import Steps, warnings
@@ -177,3 +178,25 @@ def _process(node: NamespaceNode, name: str) -> Iterator[None]:
         assert running.stdout and running.stdout.readline()
         yield
         running.communicate()
+
+
+MARKS = """
+import json, sys
+from ansible_collections.kubenode.datapath.plugins.module_utils._cni import marks_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import service_rules
+
+marks = [marks_backend.foreign(marks_backend.read_all(process.run).tables, 75, "")]
+service_rules.is_generated = lambda chain: False
+marks.append(marks_backend.foreign(marks_backend.read_all(process.run).tables, 75, ""))
+print(json.dumps([[mark.text for mark in each] for each in marks]))
+"""
+
+
+@pytest.mark.parametrize("mode", kube_proxy.MODES)
+def test_marks_are_found_without_a_look_into_the_chain_of_each_service(node: NamespaceNode, mode: str) -> None:
+    kube_proxy.load(node, mode, kube_proxy.services(20))
+    node.run(["nft", "-f", "-"], TERWAY)
+    path = f"import sys; sys.path[:0] = {sys.path!r}\n"
+    some, all_chains = json.loads(node.run([sys.executable, "-c", path + MARKS]).stdout)
+    assert some == all_chains and len([text for text in some if "0x4000" in text]) >= 1

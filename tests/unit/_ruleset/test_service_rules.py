@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import observed
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import observed, service_rules
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.ruleset import Table
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import (
     Service,
@@ -182,6 +182,18 @@ def test_a_service_with_a_node_port_is_translated_although_the_rule_for_its_addr
 ) -> None:
     save = LOST.replace("COMMIT", f"{rule}\nCOMMIT" if rule else "COMMIT")
     assert translated(observed.tables({"iptables": [{"family": "ip", "table": "nat", "save": save}]}), []) == ends
+
+
+@pytest.mark.parametrize(
+    ("chain", "is_of_one"),
+    [
+        *[("KUBE-SVC-NPX46M4PTMTKRN6Y", True), ("KUBE-SEP-TCOU7JCQXEZGVUNU", True), ("KUBE-SVC-NPX46M4PTMTKRN6", False)],
+        *[("service-ULMVA6XW-ns1/svc1/tcp/p80", True), ("endpoint-5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80", True)],
+        *[("KUBE-SERVICES", False), ("KUBE-MARK-MASQ", False), ("services", False), ("service-endpoints-check", False)],
+    ],
+)
+def test_the_chains_of_one_service_are_known_by_their_names(chain: str, is_of_one: bool) -> None:
+    assert service_rules.is_generated(chain) == is_of_one
 
 
 @pytest.mark.parametrize("text", ["a" * 300_000, f"10.0.0.1 . tcp . {'1' * 300_000} : goto x", '1 . t . 1 comment "' * 20_000])
