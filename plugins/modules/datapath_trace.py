@@ -377,8 +377,8 @@ explanation:
       type: str
     guilty:
       description:
-        - The changes. Each has C(kind), C(text), and C(undo), the commands that make it undone; V("") if there are none that are
-          known and permitted.
+        - The changes. Each has C(kind), C(text), C(program), which made it, if the agent has recorded that, and C(undo), the
+          commands that make it undone; V("") if there are none that are known and permitted.
       type: list
       elements: dict
     changes:
@@ -401,11 +401,15 @@ explanation:
   sample:
     packet: tcp 10.12.192.44:40000 > 10.12.115.101:80
     guilty:
-      - {kind: rule, text: "ip rule 32766: from all lookup main is gone", undo: ip rule add from all lookup main priority 32766}
+      - kind: rule
+        text: "ip rule 32766: from all lookup main is gone"
+        program: process 812 (ip)
+        undo: ip rule add from all lookup main priority 32766
     changes: 49
     verdict: {before: "forwarded, reply delivered", after: rejected}
     certain: true
-    reason: "lost since ip rule 32766: from all lookup main is gone; 48 other changes are without effect."
+    reason: >-
+      lost since ip rule 32766: from all lookup main is gone (by process 812 (ip)); 48 other changes are without effect.
     is_undone: true
 before:
   description: RV(verdict), RV(interface), RV(reason), RV(culprit) and RV(reply) without the changes; null if none were given.

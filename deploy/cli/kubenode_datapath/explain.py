@@ -12,7 +12,12 @@ import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
-from ansible_collections.kubenode.datapath.plugins.module_utils._explain import explain_backend, explanation, lost_paths_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._explain import (
+    explain_backend,
+    explanation,
+    lost_paths_backend,
+    recorded,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explanation import Explanation
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
@@ -52,10 +57,26 @@ def _states(options: argparse.Namespace, interface: str) -> tuple[dict[str, t.An
     interface = "" if interface == packet.AUTO else interface
     if options.after == STDIN == options.before:
         raise Invalid("before", STDIN, f"another state than AFTER: {STDIN} can be read once")
-    dumps = (options.before, options.after) if options.after else pastes_backend.states(options.before, options.node)
+    dumps: t.Sequence[t.Any] | None = (options.before, options.after)
+    if not options.after:
+        dumps = None if options.before in (LIVE, STDIN) else pastes_backend.states(options.before, options.node)
+    if dumps is None:
+        return _recorded(sources.of_dump(options.before, options.node, interface))
     pasted = [sources.of_dump(dump, options.node if options.after else "", interface) for dump in dumps]
     ignored = [f"{state}: {line}" for state, each in zip(("BEFORE", "AFTER"), pasted) for line in each.ignored]
     return pasted[0].snapshot, pasted[1].snapshot, [*_doubts(*(Origin.of(each.snapshot) for each in pasted)), *ignored]
+
+
+def _recorded(pasted: sources.Evidence) -> tuple[dict[str, t.Any], dict[str, t.Any], list[str]]:
+    """Return the same as _states() of one state with the changes that led to it. Raises Invalid."""
+    if not recorded.read(pasted.snapshot):
+        expected = (
+            "a folder of outputs with before and after in their names, or a snapshot with changes that the agent has recorded, if"
+            " there is no second state"
+        )
+        raise Invalid("before", pasted.source, expected)
+    before, remaining = recorded.earlier(pasted.snapshot)
+    return {**before}, pasted.snapshot, [*remaining, *pasted.ignored]
 
 
 def _doubts(before: Origin, after: Origin) -> t.Iterator[str]:

@@ -31,6 +31,7 @@ RECORD = "findings"  # a file with the findings of the last audit and those that
 SLICE = 2.0  # seconds after which a signal is seen, and a change that waits for the budget is judged again
 # Shares of a processor for audits, and seconds of one that are saved: after changes that come with pods, and after others.
 OF_PODS, OF_OTHERS = (0.006, 3.0), (0.05, 20.0)
+UNCHANGED = 3  # intervals between two audits, while the agent listens and nothing changes
 SOON = 5.0  # seconds to the audit that decides about a finding, while the agent listens
 
 log = logging.getLogger(__name__)
@@ -100,7 +101,10 @@ class Auditor(Loop):
         self._paying = budget if budget and budget.permits(now) else None
 
     def _pause(self) -> float:
-        return min(super()._pause(), AGAIN) if self._is_open else super()._pause()
+        pause = super()._pause()
+        if self._is_open:
+            return min(pause, AGAIN)
+        return pause * UNCHANGED if self._watch and not self._failures else pause
 
     def _announce(self, audit: Findings, after: str, is_quiet: bool) -> None:
         """Set the condition, and send an event for each finding that is new, errors first. What exceeds the queue of events waits

@@ -11,13 +11,14 @@ import logging
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import counted
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_backend import LinkMessages
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener import listener_backend, node_change
@@ -66,13 +67,15 @@ class Budget:
 
 
 class Record(NamedTuple):
-    """A change in the history. time: in seconds since 1970."""
+    """A change in the history. time: in seconds since 1970. before, after: as those of Change."""
 
     time: float
     kind: str
     verb: str
     text: str
     program: str
+    before: Mapping[str, Any] = {}
+    after: Mapping[str, Any] = {}
 
 
 class Before(NamedTuple):
@@ -155,7 +158,7 @@ class Watch:
             return change
         program = listener_backend.sender(change.port)
         for number, record in enumerate(self.history):
-            if record[1:] == (change.kind, change.verb, change.text, ""):
+            if record[1:5] == (change.kind, change.verb, change.text, ""):
                 self.history[number] = record._replace(program=program)
         return change._replace(program=program)
 
@@ -176,7 +179,8 @@ class Watch:
 
     def _note(self, change: Change, now: float) -> None:
         change = change if change.program else change._replace(program=self._sender(change.port))
-        self.history.append(Record(round(time.time(), 3), change.kind, change.verb, change.text, change.program))
+        sides = dict(change.before), dict(change.after)
+        self.history.append(Record(round(time.time(), 3), change.kind, change.verb, change.text, change.program, *sides))
         self.burst.add(change, now)
 
     def _sender(self, port: int) -> str:
@@ -188,8 +192,11 @@ class Watch:
     def _look_at_settings(self) -> None:
         settings = _settings()
         for key, value in settings.items():
-            if self._settings.get(key) != value:
-                self._note(Change(SETTING, node_change.CHANGED, f"{key} = {value},"), time.monotonic())
+            former = self._settings.get(key)
+            if former != value:
+                sides = [{} if each is None else {"settings": settings_model.of_one(key, each)} for each in (former, value)]
+                change = Change(SETTING, node_change.CHANGED, f"{key} = {value},", before=sides[0], after=sides[1])
+                self._note(change, time.monotonic())
         self._settings = settings
 
     def _write(self) -> None:
@@ -200,7 +207,10 @@ class Watch:
 
 def _reader() -> Reader:
     links = LinkMessages()
-    return Reader([link.body for link in links.links()], [address.body for address in links.addresses()])
+    settings = [
+        body for family in (IPV4, IPV6) for body in wire.dump(node_change.GETNETCONF, bytes([family, 0, 0, 0]), "settings")
+    ]
+    return Reader([link.body for link in links.links()], [address.body for address in links.addresses()], settings)
 
 
 def _settings() -> dict[str, int]:

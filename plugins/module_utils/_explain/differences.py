@@ -21,16 +21,22 @@ SIMILAR = 0.6  # of the words of two rules in one place, from which one is the o
 class Change(t.NamedTuple):
     """A difference between two snapshots. text: a clause. undo: commands of a shell that make it undone; empty for none.
 
-    source: of a rule of nft, its place, and its JSON before and after, by which its text is found.
+    source: of a rule of nft, its place, and its JSON before and after, by which its text is found. program: what made it; empty
+    if that is not known.
     """
 
     kind: str
     text: str
     undo: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
+    program: str = ""
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.text} (by {self.program})" if self.program else self.text
 
     def plain(self) -> dict[str, str]:
-        return {"kind": self.kind, "text": self.text, "undo": " && ".join(self.undo)}
+        return {"kind": self.kind, "text": self.text, "undo": " && ".join(self.undo), "program": self.program}
 
 
 class Row(t.NamedTuple):

@@ -15,13 +15,14 @@ import typing as t
 from .._commands import command
 from .._core.errors import DatapathError, Invalid
 from .._platform import process
+from .._snapshot.snapshot import Origin
 from .._snapshot.values import Entry
 from .._trace import certainty, changes_backend, trace_backend
 from .._trace.answer import Answer
 from .._trace.packet import Packet
 from .._twin import isolation_backend, snapshot_form
 from .._twin.work_backend import GUARD
-from . import explanation, node_objects
+from . import explanation, node_objects, recorded
 from .differences import Change
 from .explanation import Changes, Explanation
 from .node_differences import Difference
@@ -49,7 +50,8 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
     found = _Search(questions[0], difference, without, with_all, run).guilty()
     if not found:
         return explained._replace(reason=NOT_FOUND)
-    named = (change._replace(undo=difference.undo(change)) for change in sorted(found))
+    made_by = recorded.programs(after, Origin.of(before))
+    named = (change._replace(undo=difference.undo(change), program=made_by.of(change)) for change in sorted(found))
     guilty = tuple(_permitted(_with_text(change, before, after, run)) for change in named)
     return explained._replace(guilty=guilty, is_undone=_is_undone(questions[1], guilty, run))
 

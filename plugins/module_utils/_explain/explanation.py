@@ -54,7 +54,7 @@ class Explanation(t.NamedTuple):
         verb = "lost" if self.is_loss else "elsewhere"
         innocent = self.changes - len(self.guilty)
         without = f"; {innocent} other change{'s are' if innocent > 1 else ' is'} without effect" if innocent else ""
-        return f"{verb} since {', and '.join(change.text for change in self.guilty)}{without}."
+        return f"{verb} since {', and '.join(change.sentence for change in self.guilty)}{without}."
 
     @property
     def is_loss(self) -> bool:

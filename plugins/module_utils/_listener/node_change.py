@@ -6,7 +6,8 @@
 """What changes on a node, read from the kernel's notifications, and all that changes between two audits.
 
 A notification that repeats what was known, such as that of a link's statistics or of an address whose lifetime is renewed, is no
-change. Nor is a neighbour that the kernel resolves, or a route of the table local, which follows from an address.
+change. Nor is a neighbour that the kernel resolves. A route of the table local, which follows from an address, is no change of a
+burst.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from .._core.fields import IPV4, IPV6
 from .._interfaces import link_message
 from .._netlink.attributes import HEADER, attributes, text, u32
 from .._routing import neighbour, route, rule
+from .._snapshot import entries
 from .change_event import AF_BRIDGE, DELADDR, DELLINK, DELROUTE, DELRULE, NEWADDR, NEWLINK, NEWROUTE, NEWRULE, REPLACE, RTA_OIF
 
 LINK, ADDRESS, ROUTE, RULE, NEIGHBOUR = "link", "address", "route", "rule", "neighbour"
-RULESET, SETTING = "ruleset", "setting"
+RULESET, SETTING, LOCAL_ROUTE = "ruleset", "setting", "local route"
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 # include/uapi/linux/rtnetlink.h, netconf.h, if.h, netfilter/nf_tables.h
-NEWNEIGH, DELNEIGH, NEWNETCONF = 28, 29, 80
+NEWNEIGH, DELNEIGH, NEWNETCONF, GETNETCONF = 28, 29, 80, 82
 SETTINGS = {2: "forwarding", 3: "rp_filter", 4: "mc_forwarding", 6: "ignore_routes_with_linkdown", 8: "bc_forwarding"}
 PROXY = 5  # NETCONFA_PROXY_NEIGH
 NETCONF_LINK = 1  # NETCONFA_IFINDEX
@@ -41,6 +43,7 @@ LOCAL_TABLE = 255
 NEWGEN = 10 << 8 | 15  # NFNL_SUBSYS_NFTABLES, NFT_MSG_NEWGEN
 GENERATION_PID, GENERATION_NAME = 2, 3  # NFTA_GEN_PROC_PID, NFTA_GEN_PROC_NAME
 NFGENMSG = 4  # bytes
+FLAGS = {"up": ["UP", "LOWER_UP"], "without carrier": ["UP"], "down": []}  # by LinkState.state
 OF_PODS = ("veth", "netkit")  # kinds of links that come and go with pods
 
 QUIET = 0.5  # seconds without a change after which a change is over: a CNI takes as long for a pod's link, routes and rules
@@ -49,10 +52,15 @@ LONGEST = 3.0  # seconds after which an audit no longer waits for the end of a c
 MOST = 2000  # changes that are told apart; a start of 100 pods has fewer
 
 
+Entry = t.Mapping[str, t.Any]
+NOTHING: Entry = MappingProxyType({})
+
+
 class Change(t.NamedTuple):
     """text: the object as its tool prints it, or the setting with its value. link: the index of the link that it is about; 0 for
     none. address: that it is about alone; empty for none. port: of the netlink socket whose program asked for it; 0 if the kernel
     does not tell. program: what has that port; empty if it is not known. is_pods: whether it is a link as pods have.
+    before, after: the part of a snapshot that has the object, or a list without it. Empty for what the kernel does not tell.
     """
 
     kind: str
@@ -63,6 +71,8 @@ class Change(t.NamedTuple):
     port: int = 0
     program: str = ""
     is_pods: bool = False
+    before: Entry = NOTHING
+    after: Entry = NOTHING
 
     @property
     def sentence(self) -> str:
@@ -70,6 +80,8 @@ class Change(t.NamedTuple):
 
 
 class LinkState(t.NamedTuple):
+    """state: up, without carrier or down. master: an index."""
+
     name: str
     kind: str
     state: str
@@ -79,19 +91,22 @@ class LinkState(t.NamedTuple):
 
 
 class Reader:
-    """Reads notifications. links, addresses: the bodies of what the kernel lists of them now."""
+    """Reads notifications. links, addresses, settings: the bodies of what the kernel lists of them now."""
 
-    def __init__(self, links: t.Iterable[bytes], addresses: t.Iterable[bytes]) -> None:
+    def __init__(self, links: t.Iterable[bytes], addresses: t.Iterable[bytes], settings: t.Iterable[bytes] = ()) -> None:
         self._links = dict(map(_link, links))
         self._names = {index: state.name for index, state in self._links.items()}
         self._addresses = set(map(_address, addresses))
+        self._settings: dict[tuple[str, int], dict[str, int]] = {}  # by family and index
+        for body in settings:
+            self._of_settings(body)
         self._readers: dict[int, t.Callable[[bytes, bool], Change | None]] = {
             **dict.fromkeys((NEWLINK, DELLINK), self._of_link),
             **dict.fromkeys((NEWADDR, DELADDR), self._of_address),
             **dict.fromkeys((NEWROUTE, DELROUTE), self._of_route),
             **dict.fromkeys((NEWNEIGH, DELNEIGH), self._of_neighbour),
             **dict.fromkeys((NEWRULE, DELRULE), _of_rule),
-            **{NEWNETCONF: self._of_settings, NEWGEN: _of_ruleset},
+            **{NEWNETCONF: lambda body, _is_removed: self._of_settings(body), NEWGEN: _of_ruleset},
         }
 
     @staticmethod
@@ -107,8 +122,8 @@ class Reader:
         if kind not in self._readers:
             return None
         change = self._readers[kind](body, kind in (DELLINK, DELADDR, DELROUTE, DELRULE, DELNEIGH))
-        if change and kind == NEWROUTE and flags & REPLACE:
-            change = change._replace(verb=CHANGED)
+        if change and kind == NEWROUTE and flags & REPLACE:  # the kernel does not say what it replaced
+            change = change._replace(verb=CHANGED, before=NOTHING)
         return change._replace(port=port) if change and not change.program else change
 
     def _of_link(self, body: bytes, is_removed: bool) -> Change | None:
@@ -117,15 +132,26 @@ class Reader:
         index, state = _link(body)
         former = self._links.pop(index, None)
         change = Change(LINK, _verb(is_removed), f"link {state.name}", index, is_pods=state.kind in OF_PODS)
+        change = _with_sides(change, is_removed, {"links": []}, {"links": [{"name": state.name}]})
         if is_removed:
             self._names.pop(index, None)
+            for family in ("ipv4", "ipv6"):
+                self._settings.pop((family, index), None)
             return change if former else None
         self._links[index], self._names[index] = state, state.name
         if former is None or former == state:
             return change if former is None else None
         pairs = zip(state._fields, former, state)
         differences = [f"{name} {before} is {after}" for name, before, after in pairs if before != after]
-        return Change(LINK, CHANGED, f"link {former.name}: {', '.join(differences)},", index)
+        objects = [{"links": [self._link_entry(each, former, state)]} for each in (former, state)]
+        return Change(LINK, CHANGED, f"link {former.name}: {', '.join(differences)},", index, before=objects[0], after=objects[1])
+
+    def _link_entry(self, link: LinkState, former: LinkState, state: LinkState) -> Entry:
+        """Return what a snapshot has of a link, as far as two states of it differ."""
+        values = {"flags": FLAGS[link.state], "master": self._names.get(link.master, ""), "mtu": link.mtu, "mac": link.mac}
+        changed = {"flags": former.state != state.state, "master": former.master != state.master}
+        changed |= {"mtu": former.mtu != state.mtu, "mac": former.mac != state.mac}
+        return {"name": link.name, **{key: value for key, value in values.items() if changed[key]}}
 
     def _of_address(self, body: bytes, is_removed: bool) -> Change | None:
         address = link_message.address_from(body)
@@ -133,30 +159,44 @@ class Reader:
         if address.is_links_own or (entry in self._addresses) is not is_removed:
             return None
         (self._addresses.remove if is_removed else self._addresses.add)(entry)
-        return Change(ADDRESS, _verb(is_removed), f"{address} dev {self._name(address.link)}", address.link, address.local)
+        link = self._name(address.link)
+        change = Change(ADDRESS, _verb(is_removed), f"{address} dev {link}", address.link, address.local)
+        sides = [{"links": [{"name": link, "addresses": listed}]} for listed in ([], [entries.address(address)])]
+        return _with_sides(change, is_removed, *sides)
 
     def _of_route(self, body: bytes, is_removed: bool) -> Change | None:
         read = route.from_message(body, self._names)
-        if read is None or read[0].table == LOCAL_TABLE:
+        if read is None:
             return None
         link = u32(attributes(body, route.HEADER.size), RTA_OIF)
-        return Change(ROUTE, _verb(is_removed), str(read[0]), link, _alone(read[0].dst))
+        change = Change(
+            LOCAL_ROUTE if read[0].table == LOCAL_TABLE else ROUTE, _verb(is_removed), str(read[0]), link, _alone(read[0].dst)
+        )
+        return _with_sides(change, is_removed, {"routes": []}, {"routes": [entries.route(*read)]})
 
     def _of_neighbour(self, body: bytes, is_removed: bool) -> Change | None:
         read = neighbour.from_message(body, self._names) if body[0] in (IPV4, IPV6) else None
         if read is None or not read.is_permanent:
             return None
         link = int.from_bytes(body[4:8], sys.byteorder)
-        return Change(NEIGHBOUR, _verb(is_removed), str(read), link, ipaddress.ip_address(read.address).packed)
+        change = Change(NEIGHBOUR, _verb(is_removed), str(read), link, ipaddress.ip_address(read.address).packed)
+        return _with_sides(change, is_removed, {"neighbors": []}, {"neighbors": [entries.neighbour(read)]})
 
-    def _of_settings(self, body: bytes, _is_removed: bool) -> Change | None:
+    def _of_settings(self, body: bytes) -> Change | None:
         attrs = attributes(body, NETCONF_HEADER)
         (index,) = struct.unpack("=i", attrs.get(NETCONF_LINK, bytes(4)))
         family, proxy = ("ipv4", "proxy_arp") if body[0] == IPV4 else ("ipv6", "proxy_ndp")
         names = {**SETTINGS, PROXY: proxy}
-        values = [f"{name} = {u32(attrs, number)}" for number, name in names.items() if number in attrs]
+        former = self._settings.setdefault((family, index), {})
+        values = {name: u32(attrs, number) for number, name in names.items() if number in attrs}
+        values = {name: value for name, value in values.items() if former.get(name) != value}
+        before = {name: former[name] for name in values if name in former}
+        former.update(values)
         link = {ALL: "all", DEFAULT: "default"}.get(index) or self._name(index)
-        return Change(SETTING, CHANGED, f"net.{family}.conf.{link}: {', '.join(values)},", max(index, 0)) if values else None
+        listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+        sides = [{"settings": {family: {link: side}}} if side else NOTHING for side in (before, values)]
+        text = f"net.{family}.conf.{link}: {listed},"
+        return Change(SETTING, CHANGED, text, max(index, 0), before=sides[0], after=sides[1]) if values else None
 
     def _name(self, index: int) -> str:
         return self._names.get(index) or f"if{index}"
@@ -164,6 +204,11 @@ class Reader:
 
 def _verb(is_removed: bool) -> str:
     return REMOVED if is_removed else ADDED
+
+
+def _with_sides(change: Change, is_removed: bool, without: Entry, having: Entry) -> Change:
+    """Return a change of an object with the parts of a snapshot that lack it and have it."""
+    return change._replace(before=having, after=without) if is_removed else change._replace(before=without, after=having)
 
 
 def _link(body: bytes) -> tuple[int, LinkState]:
@@ -185,8 +230,9 @@ def _alone(prefix: tuple[bytes, int]) -> bytes:
 
 
 def _of_rule(body: bytes, is_removed: bool) -> Change:
-    read, _protocol = rule.from_message(body)
-    return Change(RULE, _verb(is_removed), str(read), 0, _alone(read.src) or _alone(read.dst))
+    read, protocol = rule.from_message(body)
+    change = Change(RULE, _verb(is_removed), str(read), 0, _alone(read.src) or _alone(read.dst))
+    return _with_sides(change, is_removed, {"rules": []}, {"rules": [entries.rule(read, protocol)]})
 
 
 def _of_ruleset(body: bytes, _is_removed: bool) -> Change:
@@ -226,6 +272,8 @@ class Burst:
         return [change for change, _time in self._changes.values()]
 
     def add(self, change: Change, now: float) -> None:
+        if change.kind == LOCAL_ROUTE:
+            return
         self._note(now)
         key = change.kind, change.text, change.program if change.kind == RULESET else ""
         former, _time = self._changes.pop(key, (None, 0.0))

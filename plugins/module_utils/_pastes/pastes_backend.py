@@ -112,12 +112,12 @@ def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
         raise Invalid("dump", dump, f"outputs that are read with at most {bound}") from None
 
 
-def states(dump: t.Any, node: str = "") -> tuple[t.Any, t.Any]:
-    """Divide a folder with outputs of two states of a node, by their names, into what read() takes of each. Raises Invalid."""
-    divided = output_names.two_states(report(dump, node).texts)
-    if divided is None:
-        raise Invalid("dump", dump, "a folder of outputs with before and after in their names, if there is no second state")
-    return divided
+def states(dump: t.Any, node: str = "") -> tuple[t.Any, t.Any] | None:
+    """Divide a folder with outputs of two states of a node, by their names, into what read() takes of each; None for one state.
+
+    Raises Invalid.
+    """
+    return output_names.two_states(report(_file(dump) or dump, node).texts)
 
 
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:

@@ -107,7 +107,7 @@ def link(link: Link, names: t.Mapping[int, str], addresses: t.Iterable[Address],
         "peer": _peer(other) if other else None,
         "settings": _settings(values, link.kind),
         **_tunnel(values, link.kind, names),
-        "addresses": [_address(address) for address in addresses],
+        "addresses": [address(each) for each in addresses],
     }
 
 
@@ -152,14 +152,14 @@ def _numbers(values: t.Mapping[int, bytes], names: t.Mapping[int, str]) -> dict[
     return {name: int.from_bytes(values[kind], sys.byteorder) for kind, name in names.items() if kind in values}
 
 
-def _address(address: Address) -> dict[str, t.Any]:
-    values = attributes(address.body, link_message.IFADDR.size)
-    far = values.get(link_message.IFA_ADDRESS, address.local)
+def address(current: Address) -> dict[str, t.Any]:
+    values = attributes(current.body, link_message.IFADDR.size)
+    far = values.get(link_message.IFA_ADDRESS, current.local)
     return {
-        "address": str(address),
-        "peer": "" if far == address.local else fields.show(far),
-        "scope": next((name for name, number in SCOPES.items() if number == address.scope), str(address.scope)),
-        "flags": _flags(address.flags, ADDRESS_FLAGS),
+        "address": str(current),
+        "peer": "" if far == current.local else fields.show(far),
+        "scope": next((name for name, number in SCOPES.items() if number == current.scope), str(current.scope)),
+        "flags": _flags(current.flags, ADDRESS_FLAGS),
     }
 
 

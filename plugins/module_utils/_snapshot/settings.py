@@ -92,6 +92,13 @@ def put(settings: dict[str, t.Any], key: str, value: int) -> None:
         settings.setdefault("node", {})[key.translate(DOTTED) if key.startswith("net/") else key] = value
 
 
+def of_one(key: str, value: int) -> dict[str, t.Any]:
+    """Return a setting where a snapshot has it."""
+    settings: dict[str, t.Any] = {}
+    put(settings, key, value)
+    return settings
+
+
 def forwarding_key(family: str, link: str) -> str:
     """Return the setting, as sysctl prints it, by which the kernel forwards what comes in by a link.
 

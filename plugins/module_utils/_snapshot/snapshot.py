@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import typing as t
 
@@ -61,6 +62,14 @@ class Origin(t.NamedTuple):
     def comparable_time(self) -> str:
         """Return the time, of which a later one is a greater text; empty for one that another program wrote."""
         return self.time if re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", self.time, re.ASCII) else ""
+
+    @property
+    def seconds(self) -> float:
+        """Return the time in seconds since 1970; 0 if it is not known."""
+        try:
+            return datetime.datetime.strptime(f"{self.comparable_time}+0000", "%Y-%m-%d %H:%M:%S UTC%z").timestamp()
+        except ValueError:
+            return 0.0
 
     def __str__(self) -> str:
         return ", ".join(filter(None, self))

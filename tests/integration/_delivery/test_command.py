@@ -212,6 +212,24 @@ def test_a_guilty_change_is_named_to_an_ordinary_user(programs: dict[str, Progra
     assert (program.run("explain", before, before).returncode, program.run("explain", before).returncode) == (0, 3)
 
 
+def test_one_snapshot_is_explained_by_the_changes_that_the_agent_has_recorded(program: Program, folder: Path) -> None:
+    path, blackhole = folder / "history.json", {"priority": 400, "family": "ipv4", "to": "10.0.1.11", "action": "blackhole"}
+    made = {"time": 1.5e9, "kind": "rule", "verb": "added", "text": "ip rule 400", "program": "process 812 (ip)"}
+    replaced = {"time": 1.6e9, "kind": "ruleset", "verb": "changed", "text": "the ruleset of nftables", "program": ""}
+    changes = [{**made, "before": {"rules": []}, "after": {"rules": [blackhole]}}, replaced]
+    path.write_text(json.dumps({**ENIS, "rules": [*ENIS["rules"], blackhole], "changes": changes}))
+    done = program.run("explain", path, "--json", "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0")
+    answer = json.loads(done.stdout)
+    assert [(change["text"], change["program"]) for change in answer["guilty"]] == [
+        ("ip rule 400: from all to 10.0.1.11 blackhole is new", "process 812 (ip)")
+    ]
+    assert (done.returncode, answer["changes"], answer["is_undone"]) == (1, 1, True)
+    assert answer["ignored"] == ["the ruleset of nftables was changed, and what was changed is not recorded."]
+    path.write_text(json.dumps({**ENIS, "changes": [{"before": 7}]}))
+    refused = program.run("explain", path, "tcp 198.51.100.2 > 10.0.0.10:30080 in eth0")
+    assert (refused.returncode, b"changes as the agent records them" in refused.stderr) == (3, True)
+
+
 def test_two_states_in_one_folder_are_compared(program: Program, folder: Path) -> None:
     states = folder / "states"
     states.mkdir()

@@ -101,7 +101,6 @@ REPETITIONS = [
     link(DELLINK, "veth77", 77),
     address(NEWADDR, 7, "10.9.0.5"),
     address(DELADDR, 7, "10.9.0.77"),
-    route(NEWROUTE, 2, 255),
     route(NEWROUTE, 2, route_flags=CLONED),
     neighbour(NEWNEIGH, REACHABLE),
     netconf(7, {7: 1}),
@@ -112,6 +111,24 @@ REPETITIONS = [
 @pytest.mark.parametrize("notification", REPETITIONS)
 def test_what_was_known_or_follows_from_it_is_no_change(notification: bytes) -> None:
     assert reader().change(notification) is None
+
+
+def test_a_route_that_follows_from_an_address_is_recorded_and_no_reason_for_an_audit() -> None:
+    change, burst = reader().change(route(NEWROUTE, 2, 255)), Burst()
+    assert change and (change.kind, change.before, [*change.after]) == (node_change.LOCAL_ROUTE, {"routes": []}, ["routes"])
+    burst.add(change, 1.0)
+    assert not burst
+
+
+def test_a_setting_has_its_former_value_if_the_kernel_has_listed_it() -> None:
+    listed = Reader([], [], [netconf(7, {3: 2, 2: 1})[HEADER:]])
+    change = listed.change(netconf(7, {3: 1, 2: 1}))
+    assert change and change.before == {"settings": {"ipv4": {"if7": {"rp_filter": 2}}}}
+    assert change.after == {"settings": {"ipv4": {"if7": {"rp_filter": 1}}}}
+    assert listed.change(netconf(7, {3: 1, 2: 1})) is None
+    assert listed.change(link(NEWLINK, "veth9", 7)) and listed.change(link(DELLINK, "veth9", 7))
+    again = listed.change(netconf(7, {3: 1}))
+    assert again and again.before == {}, "another link may have the number of one that is gone"
 
 
 def test_a_ruleset_of_a_program_that_the_kernel_does_not_name_is_of_none() -> None:

@@ -200,6 +200,19 @@ def test_a_change_that_is_over_is_audited_as_long_as_its_budget_pays(is_unusual:
     assert audited == 2
 
 
+@pytest.mark.parametrize(("listens", "intervals"), [(True, 3), (False, 1)])
+def test_a_node_on_which_nothing_changes_is_audited_at_every_third_interval(
+    listens: bool, intervals: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.uniform", lambda _low, _high: 1.0)
+    agent, _node = auditor(tmp_path, Listened(False) if listens else None)
+    assert agent._pause() == intervals * 600
+    agent._failures = 1
+    assert agent._pause() == 60
+    agent._failures, agent._is_open = 0, True
+    assert agent._pause() == 60
+
+
 def test_a_finding_says_what_changed_and_waits_for_a_second_audit_if_pods_are_coming(tmp_path: Path) -> None:
     found = audits.audit(audits.present())
     for before, is_quiet, events in ((Before("a removed"), True, 1), (Before("a", False), True, 0), (Before("a"), False, 0)):
