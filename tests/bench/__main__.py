@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import audit, boot, bundle, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles, trace
+from bench import agent, audit, boot, bundle, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles, trace
 from bench.measure import MISSED
 from lab import host
 
@@ -28,6 +28,7 @@ BENCHES = {
     "trace": trace.main,
     "bundle": bundle.main,
     "audit": audit.main,
+    "agent": agent.main,
 }
 
 

@@ -99,7 +99,7 @@ def judge(observation: Observation, scene: Scene) -> Way:
     else:
         way = _stopped(observation, events, query, rejected, scene)
     way = _unusable(query, scene) or way
-    queries = (query, query.answered) if departure else (query, query.answered, query.refused)
+    queries = (query, query.answered, _validating(query, scene), *([] if departure else [query.refused]))
     lookups = [scene.tables.decide(each) for each in queries if each.destination]
     met = way.met._replace(
         query=query,
@@ -891,12 +891,17 @@ def _blocked(decision: Decision) -> Rule | Route | None:
     return next((each for each in (decision.rule, decision.route) if is_blocking(each)), None)
 
 
-def _reverse_path(query: Query, scene: Scene) -> Explanation:
-    # The kernel looks up the way of an answer that comes in where the packet would leave (net/ipv4/route.c, __mkroute_input).
+def _validating(query: Query, scene: Scene) -> Query:
+    """Return the lookup by which the kernel checks a source: that of an answer that comes in where the packet would leave
+    (net/ipv4/route.c, __mkroute_input).
+    """
     ahead = scene.tables.decide(query).route
     leaves_by = sorted(ahead.links)[0] if ahead and ahead.links and ahead.type not in OWN else LOOPBACK
-    back = Query(query.destination, query.source, leaves_by, query.mark if _valid_mark(query.iif, scene) else 0)
-    decision = scene.tables.decide(back)
+    return Query(query.destination, query.source, leaves_by, query.mark if _valid_mark(query.iif, scene) else 0)
+
+
+def _reverse_path(query: Query, scene: Scene) -> Explanation:
+    decision = scene.tables.decide(_validating(query, scene))
     of_link = f"net/ipv4/conf/{query.iif}/rp_filter"
     every = scene.settings("net/ipv4/conf/all/rp_filter") or 0
     value = scene.settings(of_link) or 0

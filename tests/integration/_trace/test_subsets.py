@@ -167,3 +167,18 @@ def answered_at_last(node: random_nodes.Node, dump: dict[str, str], whole: dict[
 def replaced(name: str) -> str:
     """The output of which a paste of this name has a part."""
     return name.removeprefix("report of ").partition(",")[0]
+
+
+LOOKED_UP_TO_CHECK_A_SOURCE = 10000024  # a node with "iif eth0 lookup 100", a strict filter of eth1, and table 100 by eth1
+
+
+def test_a_table_that_only_the_check_of_a_source_reads_is_asked_for() -> None:
+    """The kernel looks up the way back as for a packet that comes in where this one leaves."""
+    node = random_nodes.Node(LOOKED_UP_TO_CHECK_A_SOURCE)
+    real = random_nodes.through_the_node(node)
+    routes = "ip route show table all"
+    dump = {name: text for name, text in real["pastes"].items() if name != routes}
+    dump[f"report of {routes}"] = f"$ ip route\n{real['dialects']['ip route']}\n"
+    assert fate(traced(node, real["pastes"])) == ("forwarded", "eth0", "forwarded")
+    result = traced(node, dump)
+    assert not result["certain"] and result["depends_on"][0]["fact"] == "routes:100", fate(result)
