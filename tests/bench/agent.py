@@ -106,7 +106,13 @@ class _Agent:
 
 @contextlib.contextmanager
 def _agent(node: Any, folder: Path) -> Iterator[_Agent]:
-    argv = [sys.executable, "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{AGENT}", str(CHECKOUT / "deploy/image"), str(folder)]
+    argv = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path[:0] = {sys.path!r}\n{AGENT}",
+        str(CHECKOUT / "deploy/image"),
+        str(folder),
+    ]
     with subprocess.Popen(
         node.command(argv, entering.NETWORK_ONLY), stdout=subprocess.PIPE, text=True, env={**os.environ, **entering.ENVIRONMENT}
     ) as process:
@@ -129,7 +135,9 @@ def _measure_delay(node: Any, agent: _Agent) -> None:
         node.run(["ip", "rule", "add", *words.split(), "priority", priority])
         agent.wait(lambda turn: not turn["errors"], since)
     shown = f"{min(taken):.1f} to {max(taken):.1f} s"
-    print(f"a finding after a change, node with {PODS} pods: {statistics.median(taken):.1f} s, {shown} (target: {MOST_SECONDS:g})")
+    print(
+        f"a finding after a change, node with {PODS} pods: {statistics.median(taken):.1f} s, {shown} (target: {MOST_SECONDS:g})"
+    )
     judge("a finding after a change", statistics.median(taken) <= MOST_SECONDS)
 
 

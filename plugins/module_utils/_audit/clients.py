@@ -13,8 +13,9 @@ import ipaddress
 import typing as t
 
 from .._core import fields
-from .._core.fields import Prefix
+from .._core.fields import ANY, Prefix
 from .._routing import rt_names
+from .._routing.rule import Rule
 from .._snapshot import values
 from .._trace.lookup import Query, Tables
 from .._trace.packet import OUTSIDE
@@ -25,7 +26,7 @@ from .suspicion import Unobserved
 # In no network of a node. The second of a family matters where a rule is about the first (RFC 5737, RFC 9637).
 FAR = {IPV4: (OUTSIDE[IPV4], "203.0.113.7"), IPV6: (OUTSIDE[IPV6], "3fff::7")}
 HOSTS = 8  # of a network, as smaller networks in it may have routes of their own
-SAMPLES = 3  # networks of a table whose routes lead by the same links
+SAMPLES = 3  # networks of rules that decide alike, and of a table whose routes lead by the same links
 
 
 class Client(t.NamedTuple):
@@ -74,8 +75,12 @@ class _Network:
     def candidates(self) -> t.Iterator[bytes]:
         """Yield some addresses of each network of the rules and of the routes that answers may meet."""
         rules = [rule for rule in self._rules if not rule.src[1] or any(_is_in(rule.src, pod) for pod in self._pods)]
-        for prefix in dict.fromkeys(rule.dst for rule in rules):
-            yield from _hosts(prefix)
+        alike: dict[Rule, dict[Prefix, None]] = {}
+        for rule in rules:
+            alike.setdefault(rule._replace(priority=0, dst=ANY), {})[rule.dst] = None
+        for networks in alike.values():
+            for prefix in [*networks][:SAMPLES]:
+                yield from _hosts(prefix)
         for table in dict.fromkeys([*(rule.table for rule in rules), rt_names.MAIN]):
             samples: dict[frozenset[str], list[Prefix]] = {}
             for route in self._tables.of_table(self._family, table):

@@ -47,11 +47,35 @@ class Decision(t.NamedTuple):
     tables: tuple[int, ...] = ()
 
 
+class _Rules:
+    """The rules of a family, found by the addresses that they name: a node may have thousands, of which few are about a packet."""
+
+    def __init__(self, rules: t.Iterable[Rule]) -> None:
+        self._of_prefix: dict[tuple[str, Prefix], list[tuple[int, Rule]]] = {}
+        self._about_any: list[tuple[int, Rule]] = []
+        for numbered in enumerate(rules):
+            rule = numbered[1]
+            field = "" if rule.invert else "dst" if rule.dst[1] else "src" if rule.src[1] else ""
+            of_field = self._of_prefix.setdefault((field, getattr(rule, field)), []) if field else self._about_any
+            of_field.append(numbered)
+        self._lengths = sorted({(field, prefix[1]) for field, prefix in self._of_prefix})
+
+    def about(self, query: Query) -> t.Iterator[Rule]:
+        """Yield the rules in the kernel's order, without those about other addresses."""
+        ends = {"dst": query.destination, "src": query.source}
+        places = ((field, fields.network(ends[field], length)) for field, length in self._lengths if ends[field])
+        numbered = [*self._about_any, *(each for place in places for each in self._of_prefix.get(place, ()))]
+        return (rule for _number, rule in sorted(numbered, key=lambda each: each[0]))
+
+
 class Tables:
     """The rules in the kernel's order, and the routes, of a node."""
 
     def __init__(self, rules: t.Iterable[Rule], routes: t.Iterable[Route]) -> None:
         self.rules = list(rules)
+        self._rules = {
+            family: _Rules(rule for rule in self.rules if rule.family == family) for family in (fields.IPV4, fields.IPV6)
+        }
         self._routes: dict[tuple[int, int], dict[Prefix, list[Route]]] = {}
         for route in routes:
             self._routes.setdefault((route.family, route.table), {}).setdefault(route.dst, []).append(route)
@@ -61,8 +85,8 @@ class Tables:
         family = fields.IPV6 if len(query.destination) == 16 else fields.IPV4
         searched: list[int] = []
         least = 0
-        for rule in self.rules:
-            if rule.family != family or rule.priority < least or not _selects(rule, query):
+        for rule in self._rules[family].about(query):
+            if rule.priority < least or not _selects(rule, query):
                 continue
             if rule.action == GOTO:
                 least = rule.goto

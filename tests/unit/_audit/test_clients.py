@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from typing import Any
 
 import pytest
@@ -71,3 +72,11 @@ def test_no_client_has_an_address_from_which_nothing_comes() -> None:
     routes = "".join(f"{prefix} dev eth0 scope link\n" for prefix in ("169.254.169.254", "224.0.0.0/4", "255.255.255.255"))
     found = clients.of(node(f"109:\tfrom {POD} to 224.0.0.0/4 lookup 21\n", ROUTES + routes + ENI), "ipv4", "eth0", POD)
     assert networks([client.address for client in found]) == ["0.0.0.0/0"]
+
+
+def test_a_node_with_many_rules_takes_linear_time() -> None:
+    rules = "".join(f"900:\tfrom all to 203.0.{n // 250}.{n % 250} lookup 77\n" for n in range(20_000))
+    many = node(f"109:\tfrom {POD} lookup 21\n{rules}")
+    began = time.process_time()
+    assert clients.of(many, "ipv4", "eth0", POD)
+    assert time.process_time() - began < 5

@@ -166,6 +166,19 @@ LOOKUPS: list[tuple[list[dict[str, Any]], Query, str | None]] = [
     ([{"priority": 1, "goto": 9}, {"priority": 5, "table": "100"}, {"priority": 9, "table": "main"}], Query(A, B), "eth2"),
     ([{"priority": 1, "table": "main", "suppress_prefixlength": 0}], Query(A, b"\x08\x08\x08\x08"), None),
     ([{"priority": 1, "table": "100"}, {"priority": 9, "table": "main"}], Query(A, b"\x0a\x09\x00\x01"), "eth0"),
+    ([{"priority": 1, "table": "100", "to": "10.0.0.0/24"}, {"priority": 9, "table": "main"}], Query(A, B), "eth9"),
+    (
+        [{"priority": 1, "table": "main", "to": "10.0.0.2"}, {"priority": 1, "table": "100", "from": "10.0.0.1"}],
+        Query(A, B),
+        "eth2",
+    ),
+    (
+        [{"priority": 1, "table": "100", "from": "10.0.0.0/8"}, {"priority": 1, "table": "main", "to": "10.0.0.2"}],
+        Query(A, B),
+        "eth9",
+    ),
+    ([{"priority": 1, "table": "100", "from": "10.0.0.1"}, {"priority": 9, "table": "main"}], Query(b"", B), "eth2"),
+    ([{"priority": 1, "table": "100", "to": "10.0.0.2", "not": True}, {"priority": 9, "table": "main"}], Query(A, A), "eth9"),
     ([{"priority": 1, "action": "blackhole"}, {"priority": 9, "table": "main"}], Query(A, B), None),
 ]
 
