@@ -23,6 +23,7 @@ options:
   about:
     description:
       - What the page says of the evidence. Keys are C(node), C(time), C(versions) and C(source), each of which may be left out.
+        Without C(node) and C(time), the page has those of the snapshot.
       - C(versions) is a text, or a dictionary as RV(kubenode.datapath.datapath_info#module:snapshot.versions) is.
     version_added: 1.0.0
     type: dict

@@ -23,6 +23,7 @@ from lab.eni import CLIENT, PRIMARY
 from lab.steps import Steps
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs/pictures"
+TIME = "2026-11-01 12:00:00 UTC"  # of the snapshot in the pictures, so that two runs of `make docs` draw the same
 BROWSER = "chromium-headless-shell"
 SCHEMES = {"light": 1, "dark": 0}  # by Chromium's numbers (third_party/blink/public/mojom/css/preferred_color_scheme.mojom)
 WIDTH, HEIGHT = 1080, 4000  # of the window; a picture ends where its content does
@@ -42,9 +43,11 @@ def main() -> None:
         answer = Steps(node, "datapath_trace", {"packet": packet}).run()
         audit = Steps(node, "datapath_audit", {}).run()
         versions = Steps(node, "datapath_info", {"gather": ["versions"]}).run()["snapshot"]["versions"]
-    # Without the kernel and the time, which differ from one run of `make docs` to another.
+    # Without the kernel, which differs from one run of `make docs` to another.
     shown = {name: versions[name] for name in ("collection", "nft", "iptables")}
-    about = {"node": node.name, "source": "the running node", "versions": shown}
+    about = {"source": "the running node", "versions": shown}
+    for result in (answer, audit):
+        result["node"] = {"name": node.name, "time": TIME}
     FOLDER.mkdir(exist_ok=True)
     take("trace-page", trace_page.html(answer, about))
     line = f"tcp {CLIENT} > {PRIMARY.address}:{NODE_PORT} in eth0"

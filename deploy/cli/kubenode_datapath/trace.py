@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
 import typing as t
@@ -74,13 +73,8 @@ def _repeated(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugi
 
 
 def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:
-    """Return what the page says about the evidence."""
-    return {
-        "node": options.node or (os.uname().nodename if evidence.is_own else ""),
-        "time": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-        "versions": evidence.snapshot.get("versions"),
-        "source": evidence.source,
-    }
+    """Return what the page says about the evidence, beside the node and the time of the snapshot."""
+    return {"node": options.node, "versions": evidence.snapshot.get("versions"), "source": evidence.source}
 
 
 def _shown(answer: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:

@@ -124,7 +124,7 @@ class _Writer:
         outcome = self._paint(f"{answer.summary}:", _colour(answer.worst))
         first, *others = way.reasons or [""]
         lines = [f"{outcome} {first}".rstrip(), *others]
-        labels = {"Packet": [passage.sent(answer)], "Culprit": self._decider(way), "Node": [answer.origin]}
+        labels = {"Packet": [passage.sent(answer)], "Culprit": self._decider(way), "Node": [str(answer.origin)]}
         return [*lines, *(line for label, words in labels.items() for line in _labelled(label, filter(None, words)))]
 
     def _decider(self, way: Way) -> list[str]:

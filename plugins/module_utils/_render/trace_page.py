@@ -23,9 +23,13 @@ ABOUT = {"node": "Node", "time": "Time", "versions": "Versions", "source": "Sour
 
 
 def html(answer: trace_result.Data, about: t.Mapping[str, t.Any] | None = None) -> str:
-    """Return the answer as a page. about: node, time, versions and source of the evidence. Raises Refused."""
+    """Return the answer as a page. about: versions and source of the evidence, and node and time in place of the snapshot's.
+
+    Raises Refused.
+    """
     value = trace_result.read(answer)
-    facts = form.inside("about", form.record(dict.fromkeys(ABOUT, Form(_fact))), about or {})
+    given = form.inside("about", form.record(dict.fromkeys(ABOUT, Form(_fact))), about or {})
+    facts = {**given, "node": given["node"] or value.origin.name, "time": given["time"] or value.origin.time}
     title = ": ".join(filter(None, (value.summary, passage.sent(value))))
     return document(title, [_head(value), _about(facts)], _sections(value, facts["node"]), STYLE)
 

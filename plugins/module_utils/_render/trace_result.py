@@ -66,7 +66,7 @@ def read(result: object) -> Answer:
         tuple(map(Assumption, data["assumed"])),
         (*data["ignored"],),
         tried=tuple(Attempt(**entry) for entry in data["tried"]),
-        origin=str(Origin(**data["node"])),
+        origin=Origin(**data["node"]),
     )
 
 

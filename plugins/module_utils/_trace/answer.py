@@ -13,6 +13,7 @@ from .._core import fields
 from .._routing.route import Hop, Route
 from .._routing.rule import Rule
 from .._snapshot.assumption import Assumption, Concern
+from .._snapshot.snapshot import Origin
 from . import culprit as objects
 from .culprit import Object
 from .frame import Frame
@@ -320,8 +321,7 @@ class Answer(t.NamedTuple):
     """The answer of one twin, or that of all worlds. before: how it was without the changes.
 
     pod_side: the id of the fact by which of its links the pod answers; empty for no pod. is_virtual: whether the packet is for an
-    address of virtual servers. tried: remedies that do not work. origin: the node and the time of the snapshot, in a result that
-    was read. missing: see the room that prints.
+    address of virtual servers. tried: remedies that do not work. origin: of the snapshot, in a result that was read.
     """
 
     way: Way
@@ -336,7 +336,7 @@ class Answer(t.NamedTuple):
     pod_side: str = ""
     is_virtual: bool = False
     tried: tuple[Attempt, ...] = ()
-    origin: str = ""
+    origin: Origin = Origin()
 
     def plain(self) -> dict[str, t.Any]:
         """Return the result of the module."""

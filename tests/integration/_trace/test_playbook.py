@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -73,3 +74,4 @@ def test_nodes_are_traced_there_or_on_the_controller_and_each_has_a_page(lab: La
         assert {page.name for page in tmp_path.glob("pages/*")} == {"node1.html", "node2.html"}
         page = (tmp_path / "pages/node1.html").read_text()
         assert "<dd>node1</dd>" in page and "<dd>the running node</dd>" in page and "kernel " in page
+        assert re.search(r"<dt>Time</dt><dd>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC</dd>", page), "of the snapshot"

@@ -162,6 +162,14 @@ def test_each_branch_has_its_share_and_its_path() -> None:
     assert "66.7 % delivered by veth1" in read.text and "33.3 % dropped" in read.text and read.count("way") == 3
 
 
+def test_the_page_says_of_which_node_and_time_the_snapshot_is() -> None:
+    value = {**arrived(rule()), "node": {"name": "node7", "time": "2026-11-27 10:00:00 UTC"}}
+    read = page_of(value, versions="nft 1.0.9")
+    assert read.text_of("about") == "Nodenode7Time2026-11-27 10:00:00 UTCVersionsnft 1.0.9"
+    assert "Node node7" in read.text_of("name")
+    assert "Nodepool1-0Time2026-11-27" in page_of(value, node="pool1-0").text_of("about"), "as the inventory calls it"
+
+
 HOSTILE = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',
