@@ -19,6 +19,9 @@ AUDIT = "audit"
 TEXT, FLAG, MAPPING = {"type": "string"}, {"type": "boolean"}, {"type": "object"}
 TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
 MAPPINGS: Schema = {"type": "array", "items": MAPPING}
+# Without those by which the pods are found. With `propertyNames`, Helm 4.3 names a wrong place.
+LABELS: Schema = {**TEXTS, "patternProperties": {r"^(app\.kubernetes\.io/name|kubenode\.datapath/profile)$": False}}
+NAME = {"type": "string", "pattern": r"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"}
 REPOSITORY = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$"}
 TAG = {"type": "string", "pattern": r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
 DIGEST = {"type": "string", "pattern": r"^(sha256:[0-9a-f]{64})?$"}
@@ -39,6 +42,12 @@ def schema() -> Schema:
             "interval": MINUTES,
             "image": _strict({"repository": REPOSITORY, "tag": TAG, "digest": DIGEST, "pullPolicy": {"enum": PULL_POLICIES}}),
             "imagePullSecrets": MAPPINGS,
+            "nameOverride": NAME,
+            "fullnameOverride": NAME,
+            "commonLabels": LABELS,
+            "podLabels": LABELS,
+            "podAnnotations": TEXTS,
+            "serviceAccount": _strict({"annotations": TEXTS}),
             "nodeSelector": TEXTS,
             "affinity": MAPPING,
             "tolerations": MAPPINGS,

@@ -31,6 +31,7 @@ variable "resource_group" {
 variable "image" {
   type        = string
   description = "The repository of the agent's image."
+  default     = "ghcr.io/kubenode/kubenode-agent"
 }
 
 provider "azurerm" {

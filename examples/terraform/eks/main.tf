@@ -33,6 +33,7 @@ variable "subnet_ids" {
 variable "image" {
   type        = string
   description = "The repository of the agent's image."
+  default     = "ghcr.io/kubenode/kubenode-agent"
 }
 
 data "aws_eks_cluster" "nodes" {

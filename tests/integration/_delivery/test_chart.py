@@ -20,6 +20,11 @@ from lab.entering import LabError
 PROFILES = ("aks-dual-stack", "eni-policy-routing", "cilium-migration", "symmetric-routing")
 AUDIT = "audit"
 # kubectl's kustomize adds a namespace to these kinds, which have none. The API ignores it.
+AGENT = "app.kubernetes.io/name"
+RECOMMENDED = [
+    *(f"app.kubernetes.io/{name}" for name in ("instance", "version", "component", "part-of", "managed-by")),
+    "helm.sh/chart",
+]
 NEWER_OF_CLUSTER = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
 
@@ -39,9 +44,15 @@ def values(kustomize: Kustomize, overlay: str) -> dict[str, Any]:
 def comparable(objects: list[Object]) -> list[Any]:
     """Return the objects without what means nothing: the order of lists, the hash in a name, and the layout of a file.
 
-    The order of a command has a meaning.
+    The order of a command has a meaning. The labels that only Helm adds are tested below.
     """
     for entry in objects:
+        pod = entry.get("spec", {}).get("template")
+        for metadata in (entry["metadata"], *([pod["metadata"]] if pod else ())):
+            labels = metadata.pop("labels", {})
+            for name in RECOMMENDED if pod else (*RECOMMENDED, AGENT):
+                labels.pop(name, None)
+            metadata.update({"labels": labels} if labels else {})
         if entry["kind"] == "ConfigMap":
             entry["data"] = {name: yaml.safe_load(text) for name, text in entry["data"].items()}
         if entry["kind"] in NEWER_OF_CLUSTER:
@@ -155,6 +166,70 @@ def test_values_reach_the_pod() -> None:
     assert pod["imagePullSecrets"] == [{"name": "account"}]
 
 
+@pytest.mark.parametrize("profile", ["audit", "aks_dual_stack"])
+def test_each_object_has_the_recommended_labels_and_those_of_the_values(profile: str) -> None:
+    chosen = {
+        "profile": profile,
+        "commonLabels": {"team": "network", "app.kubernetes.io/part-of": "platform"},
+        "podLabels": {"tier": "node"},
+        "podAnnotations": {"prometheus.io/scrape": "false", "example.com/a": "b"},
+        "serviceAccount": {"annotations": {"example.com/c": "d"}},
+        "ownNode": True,
+        "condition": profile == "audit",
+        **{name: {"enabled": True} for name in MONITORING},
+    }
+    version = installation.version()
+    expected = dict(
+        zip(
+            (AGENT, *RECOMMENDED),
+            ("kubenode-agent", "2026", version, "agent", "platform", "Helm", f"kubenode-datapath-{version}"),
+        )
+    )
+    built = delivered.objects(delivered.rendered("2026", chosen, "1.29"))
+    assert len({entry["kind"] for entry in built}) == 10
+    own = {"kubenode-dashboard": {"grafana_dashboard": "1"}}
+    for entry in built:
+        assert entry["metadata"]["labels"] == {**expected, "team": "network", **own.get(entry["metadata"]["name"], {})}
+    objects = {entry["kind"]: entry for entry in built}
+    pod = objects["DaemonSet"]["spec"]["template"]["metadata"]
+    selector = objects["DaemonSet"]["spec"]["selector"]["matchLabels"]
+    assert pod["labels"] == {**expected, **selector, "team": "network", "tier": "node"}
+    assert pod["annotations"] == {
+        "prometheus.io/scrape": "false",
+        "prometheus.io/port": "9466" if profile == "audit" else "9463",
+        "container.apparmor.security.beta.kubernetes.io/agent": "unconfined",
+        "example.com/a": "b",
+    }
+    assert objects["ServiceAccount"]["metadata"]["annotations"] == {"example.com/c": "d"}
+
+
+@pytest.mark.parametrize(
+    ("override", "name", "policy"),
+    [
+        ({}, "kubenode-agent-x", "kubenode-{}-x"),
+        ({"nameOverride": "acme"}, "acme-x", "acme-x-{}"),
+        ({"fullnameOverride": "acme"}, "acme", "acme-{}"),
+        ({"nameOverride": "other", "fullnameOverride": "kubenode-agents"}, "kubenode-agents", "kubenode-agents-{}"),
+    ],
+)
+def test_another_name_is_that_of_all_objects_and_its_account_is_restricted(
+    override: dict[str, str], name: str, policy: str
+) -> None:
+    """A policy that did not know the account would let it change the status of every node."""
+    built = delivered.objects(delivered.rendered("x", {**override, "condition": True, "ownNode": True}))
+    names = {entry["kind"]: entry["metadata"]["name"] for entry in built if not entry["kind"].startswith("Validating")}
+    assert names == dict.fromkeys(("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "DaemonSet"), name)
+    policies = {entry["metadata"]["name"]: entry["spec"] for entry in built if entry["kind"] == "ValidatingAdmissionPolicy"}
+    bound = {entry["spec"]["policyName"] for entry in built if entry["kind"] == "ValidatingAdmissionPolicyBinding"}
+    assert {*policies} == bound == {policy.format(part) for part in ("condition", "own-node")}
+    (pod,) = (entry["spec"]["template"]["spec"] for entry in built if entry["kind"] == "DaemonSet")
+    account = f"system:serviceaccount:{delivered.NAMESPACE}:{pod['serviceAccountName']}"
+    for spec in policies.values():
+        (condition,) = spec["matchConditions"]
+        pattern = re.search(r"matches\('(.+)'\)$|== '(.+)'$", condition["expression"])
+        assert pattern and re.match(pattern[1] or f"{re.escape(pattern[2])}$", account)
+
+
 def test_a_digest_counts_instead_of_the_tag() -> None:
     image = {"repository": "registry.test:5000/agent", "tag": "9", "digest": DIGEST}
     (daemonset,) = (
@@ -195,6 +270,11 @@ REFUSED = [
     ({"image": {"digest": DIGEST.upper()}}, "/image/digest"),
     ({"image": {"digest": f"{DIGEST}\n"}}, "/image/digest"),
     ({"image": {"digest": DIGEST.replace("sha256", "md5")}}, "/image/digest"),
+    ({"fullnameOverride": "Agents"}, "/fullnameOverride"),
+    ({"nameOverride": "a_b"}, "/nameOverride"),
+    ({"podLabels": {"app.kubernetes.io/name": "x"}}, "/podLabels/app.kubernetes.io~1name"),
+    ({"commonLabels": {"kubenode.datapath/profile": "x"}}, "/commonLabels/kubenode.datapath~1profile"),
+    ({"podAnnotations": {"a": 1}}, "/podAnnotations/a"),
     ({"env": [{"name": "KUBENODE_PROFILE", "value": "aks_dual_stack"}]}, "/env/0/name"),
     ({"env": [{"value": "1"}]}, "/env/0"),
 ]  # fmt: skip
