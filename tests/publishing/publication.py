@@ -31,6 +31,9 @@ VERSION = installation.version()
 TAG = f"v{VERSION}"
 COLLECTION, CHART = BUILT / f"kubenode-datapath-{VERSION}.tar.gz", BUILT / f"kubenode-datapath-{VERSION}.tgz"
 
+PLATFORMS = ("linux/amd64", "linux/arm64")
+EMULATION = ["qemu-user-static"]  # to run the programs of the other architecture while an image is built
+
 Command = list[str | Path]
 
 
@@ -52,19 +55,37 @@ def chart() -> list[Command]:
 
 def agent() -> list[Command]:
     """The image of the DaemonSet, which contains the collection."""
-    image = f"{registry()}/kubenode-agent:{VERSION}"
     context = ROOT / "deploy/image"
-    build: Command = ["podman", "build", f"--build-arg=VERSION={VERSION}", "--timestamp=0", f"--tag={image}", context]
-    return [["cp", COLLECTION, context], build, push(image)]
+    return [["cp", COLLECTION, context], *image("kubenode-agent", context, f"--build-arg=VERSION={VERSION}", "--timestamp=0")]
 
 
 def environment() -> list[Command]:
     """The execution environment, whose definition takes the collection that lies beside it."""
-    image = f"{registry()}/kubenode-execution-environment:{VERSION}"
     definition = ROOT / "deploy/execution-environment/execution-environment.yml"
     context = ROOT / ".build/release/execution-environment"
-    build: Command = ["ansible-builder", "build", f"--file={definition}", f"--context={context}", f"--tag={image}"]
-    return [["cp", COLLECTION, definition.parent], [*build, "--container-runtime=podman"], push(image)]
+    create: Command = ["ansible-builder", "create", f"--file={definition}", f"--context={context}"]
+    return [
+        ["cp", COLLECTION, definition.parent],
+        [*create, "--output-filename=Containerfile"],
+        *image("kubenode-execution-environment", context),
+    ]
+
+
+def image(subject: str, context: Path, *options: str) -> list[Command]:
+    """Build an image for both architectures, and push it as one name.
+
+    Without a cache: from it, podman 4.3 took the image of one architecture for the other. A restart of systemd-binfmt makes the
+    kernel run the programs of ARM64 by qemu.
+    """
+    name = f"{registry()}/{subject}:{VERSION}"
+    about = {"version": VERSION, "revision": installation.output(["git", "rev-parse", "HEAD"]).strip()}
+    labels = [f"--label=org.opencontainers.image.{key}={value}" for key, value in about.items()]
+    platforms = f"--platform={','.join(PLATFORMS)}"
+    return [
+        ["sudo", "systemctl", "restart", "systemd-binfmt"],
+        ["podman", "build", "--no-cache", platforms, f"--manifest={name}", *labels, *options, context],
+        ["podman", "manifest", "push", "--all", f"--digestfile={DIGEST}", name, f"docker://{name}"],
+    ]
 
 
 def site() -> list[Command]:
@@ -73,10 +94,6 @@ def site() -> list[Command]:
     add: Command = ["python", "-m", "publishing.site_versions", PAGES, ROOT / ".build/docs/html", version]
     git: Command = ["git", "-C", PAGES]
     return [add, [*git, "add", "--all"], [*git, "commit", "--allow-empty", f"--message=site: {version}"], [*git, "push"]]
-
-
-def push(image: str) -> Command:
-    return ["podman", "push", f"--digestfile={DIGEST}", image]
 
 
 def registry() -> str:
@@ -98,6 +115,8 @@ def main(name: str, options: list[str]) -> None:
     if "--show" in options:
         print("\n".join(_line(command) for command in commands))
         return
+    if PLACES[name] in (agent, environment):
+        installation.install_packages(EMULATION)
     if os.environ.get("REGISTRY_PASSWORD"):
         log_in()
     DIGEST.unlink(missing_ok=True)

@@ -337,3 +337,26 @@ def test_the_release_hands_its_artefacts_to_each_place() -> None:
     text = "".join((WORKFLOWS / f"{name}.yml").read_text() for name in ("release", "docs"))
     places = set(re.findall(r"PLACE=([a-z]+)|- place: ([a-z]+)", text))
     assert {first or second for first, second in places} == set(publication.PLACES)
+
+
+@pytest.mark.parametrize(
+    ("place", "subject"), [("agent", "kubenode-agent"), ("environment", "kubenode-execution-environment"), ("chart", "charts")]
+)
+def test_what_is_published_has_the_address_that_pages_name(place: str, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image is for both architectures, and has the labels of OCI."""
+    pytest.importorskip("cyclonedx")
+    publication = importlib.import_module("publishing.publication")
+    monkeypatch.setenv("REGISTRY", "ghcr.io/kubenode")
+    commands = publication.PLACES[place]()
+    target = commands[-1][-1]
+    name = f"ghcr.io/kubenode/{subject}{'' if place == 'chart' else f':{publication.VERSION}'}"
+    assert target in (f"docker://{name}", f"oci://{name}")
+    address = f"{target}/kubenode-datapath" if place == "chart" else name
+    assert f"`{address}`" in (ROOT / "docs/delivery.md").read_text()
+    if place != "chart":
+        (build,) = (command for command in commands if command[:2] == ["podman", "build"])
+        assert {"--platform=linux/amd64,linux/arm64", f"--manifest={name}"} <= {*build}
+        recipe = {"agent": "image/Containerfile", "environment": "execution-environment/execution-environment.yml"}[place]
+        labels = " ".join([(ROOT / "deploy" / recipe).read_text(), *map(str, build)])
+        named = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", labels))
+        assert named == {"title", "description", "source", "documentation", "licenses", "version", "revision"}
