@@ -33,7 +33,7 @@ options:
       - V(markdown) has a table of errors and risks with their nodes.
       - V(prometheus) has C(kubenode_datapath_finding) with the labels C(id), C(severity), C(subject) and C(node),
         C(kubenode_datapath_cannot_tell) with C(id) and C(node), C(kubenode_datapath_audit_timestamp_seconds) with C(node), and
-        C(kubenode_datapath_not_audited) with C(node).
+        C(kubenode_datapath_not_audited) with C(node). The text is valid as OpenMetrics, too.
     type: str
     choices: [html, json, junit, markdown, prometheus]
     required: true

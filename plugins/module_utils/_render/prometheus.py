@@ -48,8 +48,11 @@ def metrics(results: object, time: int) -> list[Metric]:
 
 
 def text(results: object, time: int) -> str:
-    """Return the metrics as the exposition format has them. Raises Refused."""
-    return "".join(map(_text, metrics(results, time)))
+    """Return the metrics in a text that is valid by both formats, Prometheus' own and OpenMetrics. Raises Refused.
+
+    The end is a comment in the former, and the latter demands it.
+    """
+    return "".join([*map(_text, metrics(results, time)), "# EOF\n"])
 
 
 def _text(metric: Metric) -> str:

@@ -86,6 +86,17 @@ def test_metrics_have_findings_open_checks_and_the_time_of_each_node_that_was_au
     assert len(metrics({"node1": audit(RISK, RISK)})) == 2, "a sample is there once"
 
 
+@pytest.mark.parametrize("reader", ["prometheus_client.parser", "prometheus_client.openmetrics.parser"])
+@pytest.mark.parametrize("nodes", [NODES, {}, {HOSTILE: audit(present(subject=HOSTILE))}], ids=["usual", "none", "hostile"])
+def test_the_metrics_are_read_by_both_formats_to_the_same_samples(reader: str, nodes: dict[str, t.Any]) -> None:
+    read = pytest.importorskip(reader).text_string_to_metric_families
+    time = 1_700_000_000
+    families = [*read(prometheus.text(nodes, time))]
+    assert [(family.name, family.type) for family in families] == [(name, "gauge") for name in prometheus.METRICS]
+    expected = [(family.name, labels, family.value) for family in prometheus.metrics(nodes, time) for labels in family.samples]
+    assert [(sample.name, sample.labels, sample.value) for family in families for sample in family.samples] == expected
+
+
 def test_the_summary_has_errors_and_risks_with_their_nodes() -> None:
     lines = markdown.text(NODES).splitlines()
     source = "https://github.com/aws/amazon-vpc-cni-k8s/issues/231"
