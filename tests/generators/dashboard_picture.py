@@ -59,18 +59,23 @@ def main() -> None:
 def history(agent: Agent) -> list[tuple[int, str]]:
     """Return the times of the samples and what an agent serves at each."""
     sys.path.insert(0, str(ROOT / "deploy/image"))
-    from kubenode_agent import metrics
+    from kubenode_agent import condition, metrics
     from kubenode_agent.playbook import Outcome
-    from prometheus_client import REGISTRY, generate_latest
+    from prometheus_client import REGISTRY, Gauge, generate_latest
 
     moments = range(END - HOURS * 3600, END + 1, STEP)
     served: metrics.Metrics = metrics.AuditMetrics() if agent.profile == "audit" else metrics.ProfileMetrics()
     served.identify("1.0.0", "2.21.5", agent.profile, 10)
+    of_api = Gauge("kube_node_status_condition", "Of kube-state-metrics.", ["condition", "status"])
     samples = []
     for number, moment in enumerate(moments):
         with mock.patch("time.time", return_value=moment):
             if number % 2 == 0 and isinstance(served, metrics.AuditMetrics):
-                served.audited(audit(*findings(agent.node, number * STEP / 3600)), "", 2.4)
+                found = [*findings(agent.node, number * STEP / 3600)]
+                served.audited(audit(*found), "", 2.4)
+                is_lossy = any(each["severity"] == "error" for each in found)
+                for status in ("true", "false"):
+                    of_api.labels(condition.TYPE, status).set((status == "false") is is_lossy)
             elif number % 2 == 0 and isinstance(served, metrics.ProfileMetrics):
                 state, module = outcome(agent.node, number)
                 served.converged(Outcome(state, "no", (module,) if module else (), 3.1 + number % 5), is_new=False)
@@ -108,7 +113,7 @@ def openmetrics(histories: Sequence[Sequence[tuple[int, str]]]) -> str:
     for agent, samples in zip(AGENTS, histories, strict=True):
         for moment, page in samples:
             for family in text_string_to_metric_families(page):
-                if family.name.startswith("kubenode_") and not family.name.endswith("_created"):
+                if family.name.startswith(("kubenode_", "kube_node_")) and not family.name.endswith("_created"):
                     lines = families.setdefault((family.name, family.type), [])
                     lines += [_sample(agent, sample, moment) for sample in family.samples]
     parts = [f"# TYPE {name} {kind}\n{''.join(lines)}" for (name, kind), lines in families.items()]

@@ -35,11 +35,14 @@ RANGE = "10s"  # of rates, with a scrape each second
 # The metrics of an agent of a profile, or of an agent that audits. The counters grow until the process is ended.
 AGENTS = """
 import json, sys, time
-from kubenode_agent import metrics
+from kubenode_agent import condition, metrics
 from kubenode_agent.playbook import Outcome
+from prometheus_client import Gauge
 
 profile, port, result = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
 agent = metrics.AuditMetrics() if result else metrics.ProfileMetrics()
+if result:
+    Gauge("kube_node_status_condition", "Of kube-state-metrics.", ["condition", "status"]).labels(condition.TYPE, "false").set(1)
 agent.identify("1.0", "2.19", profile, 10)
 agent.serve("127.0.0.1", port)
 while True:
@@ -105,7 +108,7 @@ QUERIES = [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for
 def test_each_panel_of_the_dashboard_shows_what_agents_serve(prometheus: Prometheus, panel: str, query: str) -> None:
     concrete = query.replace("$__rate_interval", RANGE).replace("$node", ".*")
     assert "$" not in concrete
-    for name in re.findall(r"kubenode_\w+", concrete):
+    for name in re.findall(r"kube(?:node)?_\w+", concrete):
         assert prometheus.values(f"count({name})"), f"no agent serves {name}"
     assert prometheus.values(concrete), panel
 
