@@ -184,7 +184,7 @@ options:
       - Each word must be one that is permitted, and must not be abbreviated. C(ip) and C(bridge) change addresses, routes, rules,
         neighbours, links, forwarding entries and VLANs. C(nft) changes tables, chains, rules, sets, maps and elements.
         C(iptables), C(ip6tables) and C(ebtables) change rules, chains and policies. C(ipset) changes sets. C(sysctl) writes
-        settings of the network. The page C(docs/trace.md) has the table.
+        settings of the network. The page C(docs/trace-reference.md) has the table.
       - Commands run without a shell. No word names a file, a program or another namespace. The error for a word that is not
         permitted names the word and what is permitted in its place.
       - At most 1024 commands of 1 MiB together. Sets that they create and fill are as bounded as those of a snapshot.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from pathlib import Path
 
@@ -36,6 +37,47 @@ def test_the_site_has_each_guide_in_a_list() -> None:
     """A page in none of the lists fails the build of the site, which `make test` leaves out."""
     listed = re.findall(r"^docs/([\w-]+)$", (DOCS / "docsite/site/index.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(path.stem for path in DOCS.glob("*.md"))
+
+
+REPOSITORY = re.compile(r"https://github\.com/kubenode/datapath/(?:blob|tree)/main/")
+LINK = re.compile(r'\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"')
+PAGES = [
+    path.relative_to(DOCS.parent)
+    for pattern in ("*.md", "docs/*.md", "roles/*/README.md", "deploy/**/*.md", "examples/*.md")
+    for path in DOCS.parent.glob(pattern)
+    if path.name != "CHANGELOG.md"  # whose anchors are its generator's
+]
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_each_link_leads_to_a_file_and_a_heading_and_none_leaves_the_archive(page: Path) -> None:
+    """The pages that Galaxy installs name what it does not install by its address in the repository."""
+    root, is_packed = DOCS.parent, not is_left_out(page)
+    for link in filter(None, (word for pair in LINK.findall((root / page).read_text()) for word in pair)):
+        address, _hash, anchor = REPOSITORY.sub("", link).partition("#")
+        if "://" in address or address.startswith("mailto:"):
+            continue
+        folder = root if REPOSITORY.match(link) else (root / page).parent
+        target = (folder / address).resolve() if address else root / page
+        target = target / "README.md" if anchor and target.is_dir() else target
+        assert target.exists(), link
+        assert not anchor or target.suffix != ".md" or anchor in anchors(target), link
+        assert folder == root or not is_packed or not is_left_out(target.relative_to(root)), f"{link} is not in the archive"
+
+
+def is_left_out(path: Path) -> bool:
+    """Return whether the collection's archive lacks a file or a folder."""
+    patterns = re.findall(
+        r"^  - \"?([^\"\n]+)", (DOCS.parent / "galaxy.yml").read_text().partition("build_ignore:")[2], re.MULTILINE
+    )
+    return any(fnmatch.fnmatch(str(each), pattern) for each in (path, *path.parents) for pattern in patterns)
 
 
 def test_the_drawings_are_those_of_their_descriptions() -> None:
