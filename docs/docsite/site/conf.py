@@ -19,7 +19,6 @@ ANSIBLE = "https://docs.ansible.com/ansible/latest"
 # Pages of ansible-core's documentation that antsibull-docs refers to by label. The build needs no network for them.
 LABELS = {
     "action_plugins": "plugins/action.html",
-    "ansible_collections.ansible.builtin.set_stats_module": "collections/ansible/builtin/set_stats_module.html",
     "ansible_configuration_settings": "reference_appendices/config.html",
     "callback_plugins": "plugins/callback.html",
     "common_return_values": "reference_appendices/common_return_values.html",
@@ -45,6 +44,8 @@ html_show_sphinx = False
 html_copy_source = False
 html_use_index = False
 highlight_language = "text"
+
+MODULE = re.compile(r"ansible_collections\.ansible\.builtin\.(\w+_module)")  # the label of a module of ansible-core
 
 # The table of contents that antsibull-docs puts on each page. The theme has one at the side.
 CONTENTS = re.compile(r"^\.\. contents::\n(?: +:.*\n)*", re.MULTILINE)
@@ -72,7 +73,8 @@ def adapt_included(_app: Any, path: Path, _parent: str, content: list[str]) -> N
 def link_to_ansible(_app: Any, _env: Any, node: Any, text: nodes.Node) -> nodes.Node | None:
     """Resolve a label or an environment variable of ansible-core."""
     target = node["reftarget"]
-    page = LABELS.get(target)
+    module = MODULE.fullmatch(target)
+    page = f"collections/ansible/builtin/{module[1]}.html" if module else LABELS.get(target)
     if node["reftype"] == "envvar":
         page = f"{LABELS['ansible_configuration_settings']}#envvar-{target}"
     return nodes.reference("", "", text, refuri=f"{ANSIBLE}/{page}", internal=False) if page else None
