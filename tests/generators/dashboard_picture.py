@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import read
 from generators.drawings import FOLDER, STYLE, text
 from lab import host, prometheus
 from unit.audits import audit, present, unclear
@@ -71,11 +72,11 @@ def history(agent: Agent) -> list[tuple[int, str]]:
     for number, moment in enumerate(moments):
         with mock.patch("time.time", return_value=moment):
             if number % 2 == 0 and isinstance(served, metrics.AuditMetrics):
-                found = [*findings(agent.node, number * STEP / 3600)]
-                served.audited(audit(*found), "", 2.4)
-                is_lossy = any(each["severity"] == "error" for each in found)
-                for status in ("true", "false"):
-                    of_api.labels(condition.TYPE, status).set((status == "false") is is_lossy)
+                result = audit(*findings(agent.node, number * STEP / 3600))
+                served.audited(result, "", 2.4)
+                status = condition.of(read(result), condition.Certainty(), None).status
+                for each in (condition.TRUE, condition.FALSE, condition.UNKNOWN):
+                    of_api.labels(condition.TYPE, each.lower()).set(each == status)
             elif number % 2 == 0 and isinstance(served, metrics.ProfileMetrics):
                 state, module = outcome(agent.node, number)
                 served.converged(Outcome(state, "no", (module,) if module else (), 3.1 + number % 5), is_new=False)
@@ -91,7 +92,7 @@ def findings(node: str, hour: float) -> Iterator[dict[str, Any]]:
         yield present(id="rp-strict-asymmetric", subject="eth0")
     if node == "node3":
         yield present("note", id="both-backends", subject="iptables")
-    yield unclear("conntrack-near-full")
+    yield unclear("ra-route-expires", severity="risk")
     if node == "node1" and hour < 4:
         yield unclear("probe-port-closed")
 
