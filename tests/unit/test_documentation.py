@@ -39,6 +39,15 @@ def test_the_site_has_each_guide_in_a_list() -> None:
     assert sorted(listed) == sorted(path.stem for path in DOCS.glob("*.md"))
 
 
+def test_the_first_screen_has_the_words_of_troubles_and_leads_each_reader_to_a_page_of_half_a_screen() -> None:
+    head = " ".join((DOCS.parent / "README.md").read_text().partition("## Description")[0].split())
+    for word in ("LoadBalancer", "NodePort", "time out", "health probe", "`rp_filter`", "martian"):
+        assert word in head
+    pages = sorted(path.name for path in DOCS.glob("for-*.md"))
+    assert len(pages) == 6 and sorted(re.findall(r"docs/(for-[\w-]+\.md)", head)) == pages
+    assert max(len((DOCS / page).read_text().split()) for page in pages) < 250
+
+
 REPOSITORY = re.compile(r"https://github\.com/kubenode/datapath/(?:blob|tree)/main/")
 LINK = re.compile(r'\]\(([^)\s]+)\)|(?:src|srcset|href)="([^"]+)"')
 PAGES = [

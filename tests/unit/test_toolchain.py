@@ -227,7 +227,9 @@ def test_renovate_pins_actions_and_images_by_digest() -> None:
 
 
 VERSIONS = re.compile(
-    r"(?:TAG=v|newTag: |VERSION=|kubenode-(?:agent|datapath)[:-]|^(?:appV|v)ersion: \"?)(\d+\.\d+\.\d+)", re.MULTILINE
+    r"(?:TAG=v|newTag: |VERSION=|kubenode-(?:agent|datapath|execution-environment)[:-]|^(?:appV|v)ersion: \"?"
+    r"|kubenode-datapath(?: --|`, )version )(\d+\.\d+\.\d+)",
+    re.MULTILINE,
 )
 
 
