@@ -10,7 +10,7 @@ From the sources of amazon-vpc-cni-k8s 1.23 (pkg/networkutils), cilium (pkg/data
 NetworkManager (src/nm-cloud-setup), cloud-init (cloudinit/sources/DataSourceEc2.py), netd (pkg/config), kube-router
 (pkg/controllers/proxy), azure-container-networking (pull request 4319), UCloud's uk8s-cni-vpc (cmd/cnivpc), Baidu's
 cce-network-v2, hostnic-cni (pkg/constants), tailscale (wgengine/router), istio (cni/pkg/iptables), spiderpool
-(cmd/coordinator) and kube-proxy.
+(cmd/coordinator), kube-vip 1.1.2 and newer (pkg/nftables) and kube-proxy.
 """
 
 from __future__ import annotations
@@ -74,18 +74,26 @@ def _is_tunnelled(rule: Rule) -> bool:
     return (rule.fwmark, rule.table) == (TUNNELLED, 101) and rule.action == LOOKUP
 
 
+def _is_of_kube_vip(rule: Rule) -> bool:
+    return (rule.fwmark, rule.fwmask) == (KUBE_VIP_OFFSET + rule.table, UINT32) and rule.action == LOOKUP
+
+
 def _is_external(rule: Rule) -> bool:
     return rule.action == LOOKUP and rule.table == 79
 
 
 OF_ADDRESSES = 32765
 TUNNELLED = 3  # without a mask
+KUBE_VIP_OFFSET, WIREGUARD_PORT = 0x10000, 51820  # the mark is the offset + the port of the tunnel, which is its table as well
 TRANSPARENT_TUNNEL = "azure-vnet in mode transparent-tunnel"
 PRIORITIES: dict[int, tuple[Use, ...]] = {
     9: (Use("Cilium", "proxied packets by mark", _is_marked),),
     10: (Use("amazon-vpc-cni", "security groups for pods by interface", _is_by_link),),
     20: (Use("amazon-vpc-cni", "the local table", _is_local), Use("Cilium", "to a pod lookup main", _is_to_pod)),
-    100: (Use("Cilium", "the local table", _is_local),),
+    100: (
+        Use("Cilium", "the local table", _is_local),
+        Use("kube-vip", "replies by its WireGuard tunnel by mark", _is_of_kube_vip),
+    ),
     109: (Use("Cilium", "node port replies by mark", _is_marked),),
     110: (Use("Cilium", "from a pod lookup its interface's table", _is_from_pod),),
     111: (Use("Cilium", "from a pod lookup its interface's table", _is_from_pod),),
@@ -162,6 +170,7 @@ MARKS = (
     (0x8000, 0x8000, "kube-proxy", "packets to be dropped", 0),
     (0xF00, 0xF00, "Cilium", "its magic marks", 0),
     (TUNNELLED, UINT32, TRANSPARENT_TUNNEL, "packets between pods of the node", 101),
+    (KUBE_VIP_OFFSET + WIREGUARD_PORT, UINT32, "kube-vip", "replies by its WireGuard tunnel", WIREGUARD_PORT),
     (0xFF0000, 0xFF0000, "Tailscale", "packets of its own", 0),
     (0xFFFF0000, 0xFFFF0000, "Calico", "its policies, unless FelixConfiguration has another iptablesMarkMask", 0),
 )

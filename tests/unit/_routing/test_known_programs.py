@@ -61,6 +61,11 @@ def test_a_bit_of_the_cluster_id_collides(mark: int, mask: int, cluster: int, co
     assert bool(said) == collides and (not collides or f"the ID of the cluster ({cluster})" in said)
 
 
+def test_the_mark_of_kube_vips_tunnel_collides_with_one_that_has_all_of_its_bits() -> None:
+    (said,) = (each for each in known_programs.mark_warnings(0x1CA6C, 0x1FFFF, 0x1FFFF) if "kube-vip" in each)
+    assert "0x1ca6c/0xffffffff, the mark of kube-vip for replies by its WireGuard tunnel" in said
+
+
 def test_the_table_of_an_eni_on_another_card_is_the_cnis_own() -> None:
     enis = [
         {"name": "eth0", "primary": True, "ipv4": ["10.0.0.10"]},
@@ -104,6 +109,10 @@ RULES: dict[str, tuple[dict[str, t.Any], int, str]] = {
     "kube-router's, by mark": ({"priority": 32764, "fwmark": 99, "table": 78}, UNSPEC, "kube-router, protocol unspec"),
     "kube-router's": ({"priority": 32765, "table": 79}, UNSPEC, "kube-router, protocol unspec"),
     "Tailscale's": ({"priority": 5270, "table": 52}, UNSPEC, "Tailscale, protocol unspec"),
+    "kube-vip's": ({"priority": 100, "fwmark": 0x1CA6C, "table": 51820}, UNSPEC, "kube-vip, protocol unspec"),
+    "kube-vip's, of another port": ({"priority": 100, "fwmark": 0x1CA6D, "table": 51821}, UNSPEC, "kube-vip, protocol unspec"),
+    "kube-vip's mark at another priority": ({"priority": 99, "fwmark": 0x1CA6C, "table": 51820}, 3, "kube-vip, protocol boot"),
+    "another mark at its priority": ({"priority": 100, "fwmark": "0x1ca6c/0x1ffff", "table": 51820}, 3, "protocol boot"),
     "Spiderpool's": ({"priority": 1000, "from": "10.0.1.5", "table": 500}, UNSPEC, "perhaps Spiderpool, protocol unspec"),
     "cloud-init's or azure-vnet's": (
         {"priority": 800, "table": 101},
@@ -152,6 +161,7 @@ def test_a_foreign_route_is_named_by_the_program_that_fills_its_table(table: int
         ({"priority": 640, "to": "10.0.1.5", "table": 254}, ""),
         ({"priority": 1535, "from": "10.0.1.5", "table": 99}, "1535 has another purpose in amazon-vpc-cni (to external services"),
         ({"priority": 32764, "table": 254}, "32764 has another purpose in kube-router (Services with direct return by mark)."),
+        ({"priority": 100, "from": "10.0.1.5", "table": 7}, "in Cilium (the local table) and kube-vip (replies by its WireGuard"),
         ({"priority": 800, "table": 101}, f"Table 101 is filled by {TUNNEL} or cloud-init on EC2. Choose another"),
         ({"priority": 800, "table": 500}, "Table 500 is filled by Spiderpool."),
         ({"priority": 800, "table": 202}, "Table 202 is filled by Cilium (VTEP)."),
