@@ -19,7 +19,7 @@ from .._snapshot import proc_net
 from .._twin.pod_links import Network
 from . import clients, purpose
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, MAIN, TABLES_OF, TCP, Node
+from .node import FAMILIES, IPV4, IPV6, IPVS_LINK, MAIN, TABLES_OF, TCP, Node
 from .reverse_path_checks import STRICT
 from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 
@@ -28,6 +28,7 @@ _BALANCER = re.compile(r"^add KUBE-LOAD-BALANCER ([\d.]+),", re.MULTILINE)
 Call = tuple[str, dict[str, t.Any]]  # an address to which rules translate, and a packet that they translate to it
 # Where the gateway of an interface without a default route may be found, which symmetric_routing needs.
 GATEWAY = "ip route show table all dev {link}; networkctl status {link}; nmcli device show {link}"
+SHOWN = 3  # lines of evidence
 ENDLESS = ("dummy",)  # the kind of kube-ipvs0, behind which there is nothing
 
 
@@ -140,6 +141,28 @@ def _martians(node: Node) -> int:
     if dropped is None:
         raise Unobserved("How many packets were dropped because of their source is open.", f"cat {proc_net.ROUTING}")
     return max(0, dropped - (node.count("packets", "TcpExt.IPReversePathFilter") or 0))
+
+
+@check(
+    "proxy-mode-ipvs",
+    NOTE,
+    "kube-proxy runs in its mode ipvs: Kubernetes 1.40 does not start it so by default, and 1.43 no more has this mode.",
+    "The addresses on kube-ipvs0, which kube-proxy makes in this mode alone.",
+    "Another mode of kube-proxy, nftables or iptables, before the upgrade to 1.40.",
+    "https://github.com/kubernetes/enhancements/pull/6120",
+    "kube-proxy does not start after an upgrade of Kubernetes",
+)
+def _proxy_mode(node: Node) -> t.Iterator[Suspicion]:
+    addresses = [address for family in FAMILIES for address in node.addresses(IPVS_LINK, family)]
+    if addresses:
+        what = (
+            f"{IPVS_LINK} has addresses of Services ({len(addresses)}): kube-proxy runs in its mode ipvs, or did so before its"
+            " present mode iptables, which leaves them there. From Kubernetes 1.40 on kube-proxy does not start in the mode ipvs"
+            " without the feature gate KubeProxyIPVS, and 1.43 has neither."
+        )
+        text = "Set mode of kube-proxy's configuration to nftables or iptables before the upgrade to 1.40, and reboot the node"
+        evidence = tuple(f"inet{'6' * (':' in address)} {address} dev {IPVS_LINK}" for address in addresses[:SHOWN])
+        yield Suspicion(IPVS_LINK, what, evidence, Remedy(operator=text))
 
 
 @check(

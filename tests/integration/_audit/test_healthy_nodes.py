@@ -28,12 +28,13 @@ FINDINGS: dict[tuple[str, str], set[str]] = {
 # By node, the findings that are right on each image.
 # Google's file of sysctl.d turns forwarding off until a program of the node turns it on again, and whenever sysctl --system runs.
 # amazon-vpc-cni-k8s loses its rules on Ubuntu when systemd-networkd configures a link again (aws#3309).
+# Its kube-proxy runs in the mode ipvs, which Kubernetes 1.43 no more has (enhancements#6120).
 # netplan's rule for the second address of the node keeps pods from it; no port of kube-router's bridge sends frames back; rules
 # of an administrator keep pods from the outside or from each other: all of these are notes.
 ALWAYS = {
     "GKE": {"forwarding-off-at-boot"},
     "EKS on Ubuntu": {"networkd-removes-foreign"},
-    "bare metal with MetalLB": {"path-lost"},
+    "bare metal with MetalLB": {"path-lost", "proxy-mode-ipvs"},
     "kube-router": {"path-lost"},
     "restricted pods and containers": {"path-lost"},
     "leftovers of others": {"path-lost", "rule-to-empty-table"},

@@ -297,6 +297,12 @@ TROUBLES = {
         ],
         edit=with_martians,
     ),
+    "proxy-mode-ipvs": Trouble(
+        "kube-ipvs0",
+        [f"inet {BALANCER} dev kube-ipvs0"],
+        ["ip link add kube-ipvs0 type bridge", f"ip address add {BALANCER}/32 dev kube-ipvs0"],
+        undo=["ip link del kube-ipvs0"],
+    ),
     "gateway-mac-changed": Trouble(
         POD,
         ["169.254.1.1 dev eth0 lladdr 02:00:00:00:00:80 PERMANENT", "veth-pod1: link/ether 02:00:00:00:00:88"],
