@@ -48,7 +48,7 @@ def _untranslated(node: Node) -> t.Iterator[Suspicion]:
     "Azure's IPv6 probe is translated, and its reply finds no way: the node has no default route, or does not forward.",
     "The table that translates the probe, and the probe through the twin.",
     "What the trace of the packet names.",
-    "https://github.com/microsoft/azurelinux/issues/18633",
+    "https://github.com/microsoft/azurelinux/pull/18633",
     "An IPv6 health probe fails, and the load balancer removes the node",
 )
 def _no_way_back(node: Node) -> t.Iterator[Suspicion]:

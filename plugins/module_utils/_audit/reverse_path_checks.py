@@ -141,8 +141,8 @@ def _reply_by_other(node: Node) -> t.Iterator[Suspicion]:
 @check(
     "rp-all-with-cilium",
     NOTE,
-    "rp_filter of all wins over the 0 that Cilium writes on its links, and drops what its programs lead past the routes.",
-    "rp_filter of all, on a node with Cilium.",
+    "rp_filter of all, set after Cilium's start, wins over the 0 on its links, and drops what its programs lead past the routes.",
+    "rp_filter of all, on a node with Cilium, whose agent sets it to 0 at each start.",
     "Set all to 0, and each other link by rp_filter.",
     "https://github.com/cilium/cilium/issues/20498",
     'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
@@ -155,7 +155,7 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
     if mode:
         what = (
             f"rp_filter of all is {mode}, so that it is {_mode_name(mode)} on each link: the 0 that Cilium writes on its own"
-            " links is without effect."
+            " links is without effect. A restart of its agent sets all to 0, until another program sets it again."
         )
         text = "Set rp_filter of all to 0, and of each link that needs a filter to its own value, in /etc/sysctl.d too"
         remedy = Remedy(operator=text, commands=("sysctl -w net.ipv4.conf.all.rp_filter=0",))
@@ -197,7 +197,7 @@ def _rp_overrides(node: Node) -> t.Iterator[Suspicion]:
     "A secondary interface of Cilium got the default of rp_filter at its hotplug.",
     "The interfaces in Cilium's layout, and their values.",
     "rp_filter with mode off.",
-    "https://github.com/cilium/cilium/issues/43203",
+    "https://github.com/cilium/cilium/pull/43203",
     "Pods lose their network when an interface (ENI) is attached",
     "Packets are dropped under Cilium though its interfaces have rp_filter 0",
 )

@@ -25,7 +25,6 @@ SHARING = (AWS_VPC_CNI, TERWAY)  # CNIs whose pods share interfaces, which the n
 
 SHOWN = 3  # lines of evidence
 SWITCHED = {switch.agent for switch in SWITCHES}  # agents that a file of network_daemons keeps off
-OF_KERNEL = 255  # a version that is said to remove rules that it spares by its manual (systemd#41350)
 
 
 @check(
@@ -53,10 +52,6 @@ def _networkd(node: Node) -> t.Iterator[Suspicion]:
         if objects:
             what = f"systemd-networkd removes the {name} of other programs when it configures a link: {reason}."
             yield Suspicion(f"systemd-networkd {name}", what, (reason, *objects[:SHOWN]), remedy)
-        elif reason and key == networkd.RULES and version == OF_KERNEL:
-            what = f"systemd-networkd {version} was reported to remove the kernel's own rules when it restarts: {reason}."
-            evidence = (reason, *(str(rule) for rule in node.rules(IPV4) if rule.protocol == "kernel"))
-            yield Suspicion("systemd-networkd rules of the kernel", what, evidence, remedy, severity=NOTE)
 
 
 def _foreign_rules(node: Node) -> list[str]:
@@ -80,7 +75,7 @@ def _foreign_routes(node: Node) -> list[str]:
     "The kernel's own rule to table main or local is gone, and with it the routes of that table.",
     "The policy rules, and a packet of the node through the twin.",
     "Add the rule again; network_daemons against the cause.",
-    "https://github.com/systemd/systemd/issues/41350",
+    "https://github.com/deckhouse/deckhouse/issues/5709",
     "Pods lose their network when systemd-networkd restarts or is upgraded",
 )
 def _base_rule(node: Node) -> t.Iterator[Suspicion]:

@@ -126,7 +126,7 @@ def _forwards(node: Node, family: str, link: str) -> bool:
     "A file of sysctl.d turns forwarding off at the next boot.",
     "The lines of sysctl.d in the order of systemd-sysctl.",
     "Take the line out.",
-    "https://docs.aws.amazon.com/eks/latest/userguide/node-health-nma.html",
+    "https://github.com/microsoft/azurelinux/pull/18390",
     "It works until the node reboots",
     "Nothing is forwarded after a hardening or a CIS benchmark",
 )
@@ -188,8 +188,8 @@ def _route_expires(node: Node) -> t.Iterator[Suspicion]:
     NOTE,
     "iptables-legacy and iptables-nft both have rules, of which each program sees half.",
     "The tables of both backends.",
-    "Flush the backend that is out of use, or reboot.",
-    "https://github.com/projectcalico/calico/issues/13579",
+    "Flush the backend that is out of use, or reboot. Calico removes its own rules there from 3.33 on.",
+    "https://github.com/projectcalico/calico/pull/13579",
     "Services fail after the firewall was reloaded or restarted",
     "Rules of iptables are listed, and have no effect",
 )
@@ -201,7 +201,10 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
             legacy = [table.name for table in tables if table.backend == LEGACY]
             what = f"Both backends of iptables have rules ({name}), so that a program sees and removes only those of its own."
             program = "iptables-legacy" if family == IPV4 else "ip6tables-legacy"
-            text = f"Find which backend kube-proxy and the CNI use, and flush the other one, or reboot ({program} -F -t TABLE)"
+            text = (
+                f"Find which backend kube-proxy and the CNI use, and flush the other one, or reboot ({program} -F -t TABLE)."
+                " Calico 3.33 and newer removes its own rules from the backend that it does not use"
+            )
             evidence = tuple(f"{program}-save -t {table}" for table in legacy)
             yield Suspicion(name, what, evidence, Remedy(operator=text))
         else:
