@@ -252,6 +252,7 @@ def docs() -> Iterator[Check]:
     tools = installation.main_venv(installation.SITE)
     yield Check("drawings", ["python", "-m", "generators.drawings"], environment(tools))
     yield Check("catalogue of checks", ["python", "-m", "generators.check_catalogue"], environment(tools))
+    yield Check("facts by platform", ["python", "-m", "generators.profile_facts"], environment(tools))
     yield Check("argument specs of the roles", ["python", "-m", "generators.role_arguments"], environment(tools))
     yield Check("schema of the roles", ["python", "-m", "generators.role_schema"], environment(tools))
     yield Check("schema of the chart", ["python", "-m", "generators.chart_schema"], environment(tools))

@@ -6,11 +6,12 @@
     release.py SOURCES FOLDER...    build the artefacts of a copy of the checkout in each folder, and compare them
 
 SOURCE_DATE_EPOCH is the time of the artefacts, by default that of the commit. A commit that has the tag of the version must have
-its changelog, and no fragment that is left over.
+its changelog, no fragment that is left over, and facts that were looked up lately.
 """
 
 from __future__ import annotations
 
+import datetime
 import filecmp
 import gzip
 import hashlib
@@ -28,6 +29,7 @@ from pathlib import Path
 import installation
 from installation import ROOT, NotInstalled
 
+from generators import profile_facts
 from publishing import bill_of_materials
 
 sys.path.insert(0, str(ROOT / "deploy/cli"))
@@ -38,8 +40,8 @@ SUMS = "SHA256SUMS"
 
 def main(sources: Path, folders: list[Path]) -> None:
     version = installation.version()
-    print(state(sources, version, tags(), installation.output(["git", "status", "--porcelain"])))
     moment = int(os.environ.get("SOURCE_DATE_EPOCH") or installation.output(["git", "log", "-1", "--format=%ct"]) or 0)
+    print(state(sources, version, tags(), installation.output(["git", "status", "--porcelain"]), moment))
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
         build(sources, folder, version, moment)
@@ -54,10 +56,10 @@ def tags() -> list[str]:
     return installation.output(["git", "tag", "--points-at", "HEAD"]).split()
 
 
-def state(sources: Path, version: str, of_commit: list[str], changes: str) -> str:
+def state(sources: Path, version: str, of_commit: list[str], changes: str, moment: int) -> str:
     """Return a sentence that says whether a commit with these tags is the release of its version. Raises NotInstalled.
 
-    changes: what differs from the commit, as git status prints it.
+    changes: what differs from the commit, as git status prints it. moment: of the release, in seconds since 1970.
     """
     fragments = sorted(path.name for path in (sources / "changelogs/fragments").glob("*.yml"))
     tag = f"v{version}"
@@ -67,6 +69,12 @@ def state(sources: Path, version: str, of_commit: list[str], changes: str) -> st
         raise NotInstalled(f"{tag} is the tag of this commit, from which the checkout differs:\n{changes}")
     if fragments:
         raise NotInstalled(f"{tag} leaves these fragments of the changelog unreleased: {', '.join(fragments)}")
+    day = datetime.datetime.fromtimestamp(moment, datetime.timezone.utc).date()
+    if old := profile_facts.overdue(profile_facts.read(sources), day):
+        raise NotInstalled(
+            f"{profile_facts.NAME} has entries that were compared with their references more than"
+            f" {profile_facts.OLDEST.days} days before {tag}; compare them again: {', '.join(old)}"
+        )
     if f"\n  {version}:\n" not in (sources / "changelogs/changelog.yaml").read_text():
         raise NotInstalled(f"changelogs/changelog.yaml has no {version}, whose tag this commit has")
     return f"{tag} is the tag of this commit, and its changelog is complete"

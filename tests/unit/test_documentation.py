@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import datetime
 import fnmatch
 import re
 from pathlib import Path
+from typing import Any
 
 import house
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
-from generators import check_catalogue, drawings
+from generators import check_catalogue, drawings, profile_facts
 from publishing import site_versions
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -183,23 +185,74 @@ def test_each_file_of_checks_is_in_the_catalogue() -> None:
     assert {Path(str(file.__file__)).stem for file in catalogue.FILES} == files, "name the file in _audit/catalogue.py"
 
 
-# Each row of docs/which-profile.md says in which versions its trouble exists, and who says so: rows age
+# The tables of docs/which-profile.md, from docs/facts.yml
+
+TABLES = profile_facts.read()
+FACT: dict[str, Any] = {
+    "subject": "s",
+    "claim": "C",
+    "checked": datetime.date(2026, 1, 1),
+    "references": ["open https://github.com/o/r/issues/1"],
+}
 
 
-CHECKOUT = Path(__file__).parents[2]
-COLUMNS = ("cluster", "trouble", "versions", "profile")
-SOURCE = re.compile(r"\]\(https://|\[\d\]")
-VERSION = re.compile(r"\d")
+def test_the_tables_of_profiles_are_those_of_the_facts() -> None:
+    page = profile_facts.PAGE.read_text()
+    assert page == profile_facts.renewed(page, TABLES), "run `make docs`"
+    assert [*TABLES] == re.findall("<!-- facts: (.*) -->", page)
 
 
-def _rows() -> list[dict[str, str]]:
-    lines = (CHECKOUT / "docs/which-profile.md").read_text(encoding="utf-8").splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| ")]
-    return [dict(zip(COLUMNS, row)) for row in cells if row != [*COLUMNS]]
+def test_each_fact_is_stated_once_with_a_citation_and_the_pages_cite_the_same_threads() -> None:
+    assert not [*profile_facts.mistakes(TABLES, [page.read_text() for page in DOCS.glob("*.md")])]
+    keys = {"subject", "claim", "checked", "references", "first", "last", "unreproduced"}
+    assert all({*FACT} <= {*fact} <= keys and str(fact["claim"])[-1] != "." for fact in profile_facts.facts(TABLES))
 
 
-@pytest.mark.parametrize("row", _rows(), ids=lambda row: row["cluster"][:60])
-def test_a_row_names_versions_and_a_source(row: dict[str, str]) -> None:
-    assert [*row] == [*COLUMNS]
-    assert VERSION.search(row["versions"]), "no version, and no date"
-    assert SOURCE.search(" ".join(row.values())), "no report, and no note"
+@pytest.mark.parametrize(
+    ("change", "mistake"),
+    [
+        ({"subject": "S", "claim": "Not C"}, "two entries state S"),
+        ({"subject": "t", "references": []}, "t has no reference"),
+        (
+            {"subject": "t", "references": ["closed https://github.com/o/r/issues/1"]},
+            "issues/1 is closed, and open in another entry",
+        ),
+        ({"subject": "t", "references": ["https://github.com/o/r/issues/1"]}, "is none of open, closed, merged, read"),
+        (
+            {"subject": "t", "references": ["open https://github.com/o/r/pull/1"]},
+            "o/r 1 is cited as an issue and as a pull request",
+        ),
+    ],
+)
+def test_facts_that_contradict_each_other_are_refused(change: dict[str, Any], mistake: str) -> None:
+    def mistakes(*facts: dict[str, Any]) -> str:
+        return "\n".join(profile_facts.mistakes({"table": [{"facts": [fact]} for fact in facts]}))
+
+    assert mistakes(FACT) == "" and mistake in mistakes(FACT, {**FACT, **change})
+
+
+def test_a_fact_is_too_old_for_a_release_after_120_days() -> None:
+    tables = {"table": [{"facts": [FACT]}]}
+    days = [FACT["checked"] + datetime.timedelta(days) for days in (120, 121)]
+    assert [profile_facts.overdue(tables, day) for day in days] == [[], ["s"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, "C ([r 1](https://github.com/o/r/issues/1), open)."),
+        (
+            {"first": "1", "last": "2", "unreproduced": "no"},
+            "C (since 1 up to 2; [r 1](https://github.com/o/r/issues/1), open; not reproduced: no).",
+        ),
+        (
+            {"first": "unreleased", "references": ["read https://github.com/o/r/blob/main/a/%20.go"]},
+            "C (in no release by January 2026; [r  .go](https://github.com/o/r/blob/main/a/%20.go)).",
+        ),
+        ({"references": ["read https://docs.test/a"], "last": "2"}, "C (up to 2; [docs.test](https://docs.test/a))."),
+    ],
+)
+def test_a_fact_is_written_with_its_versions_and_citations(change: dict[str, Any], sentence: str) -> None:
+    begin = profile_facts.BEGIN.format("t")
+    row = {"cluster": "c", "facts": [{**FACT, **change}], "profile": "p"}
+    assert f"\n| c | {sentence} | p |\n" in profile_facts.renewed(f"{begin}old{profile_facts.END}", {"t": [row]})

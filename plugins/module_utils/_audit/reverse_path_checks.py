@@ -168,7 +168,7 @@ def _rp_all(node: Node) -> t.Iterator[Suspicion]:
     "The CNI turned the filters of links off, and rp_filter of all wins.",
     "The values of all, of default and of the links.",
     "Set all to 0.",
-    "https://github.com/kubernetes-sigs/image-builder/issues/536",
+    "https://github.com/kubernetes-sigs/image-builder/pull/536",
     "A LoadBalancer times out from pods",
     'The kernel logs "martian source", or TcpExtIPReversePathFilter counts',
     "Nothing is forwarded after a hardening or a CIS benchmark",

@@ -20,11 +20,12 @@ import toolchain
 
 pytest.importorskip("cyclonedx")  # of the SBOM; the environments of other cores have no tools of a release
 
+from generators import profile_facts
 from publishing import release
 
 MOMENT = 1_700_000_000
 VERSION = installation.version()
-CHANGELOG = "changelogs/changelog.yaml"
+CHANGELOG, COMPLETE = "changelogs/changelog.yaml", f"releases:\n  {VERSION}:\n    changes: {{}}\n"
 
 
 @pytest.fixture(scope="module")
@@ -113,29 +114,35 @@ def test_the_bill_lists_each_artefact_and_the_library_in_the_command(built: Path
 
 
 def test_a_commit_without_the_tag_is_no_release(sources: Path) -> None:
-    assert f"v{VERSION} is no tag of this commit" in release.state(sources, VERSION, ["v0.0.1"], changes=" M README.md")
+    assert f"v{VERSION} is no tag of this commit" in release.state(sources, VERSION, ["v0.0.1"], " M README.md", MOMENT)
 
 
 @pytest.mark.parametrize(
-    ("fragments", "changelog", "changes", "error"),
+    ("fragments", "changelog", "changes", "moment", "error"),
     [
-        (["new.yml"], f"releases:\n  {VERSION}:\n", "", "unreleased: new.yml"),
-        ([], "releases:\n  0.0.1:\n", "", f"has no {VERSION}"),
-        ([], f"releases:\n  {VERSION}:\n", "?? docs/note.md", "differs:\n.*note"),
+        (["new.yml"], COMPLETE, "", MOMENT, "unreleased: new.yml"),
+        ([], "releases:\n  0.0.1:\n", "", MOMENT, f"has no {VERSION}"),
+        ([], COMPLETE, "?? docs/note.md", MOMENT, "differs:\n.*note"),
+        ([], COMPLETE, "", MOMENT + 10**9, "compared with their references more than 120 days before .* ipv6-hp-bpf,"),
     ],
 )
 def test_a_tag_of_another_state_is_refused(
-    tmp_path: Path, fragments: list[str], changelog: str, changes: str, error: str
+    sources: Path, tmp_path: Path, fragments: list[str], changelog: str, changes: str, moment: int, error: str
 ) -> None:
-    (tmp_path / "changelogs/fragments").mkdir(parents=True)
-    (tmp_path / CHANGELOG).write_text(changelog)
+    write_state(sources, tmp_path, changelog)
     for name in fragments:
         (tmp_path / "changelogs/fragments" / name).touch()
     with pytest.raises(installation.NotInstalled, match=error):
-        release.state(tmp_path, VERSION, [f"v{VERSION}"], changes)
+        release.state(tmp_path, VERSION, [f"v{VERSION}"], changes, moment)
 
 
-def test_a_tag_with_its_changelog_is_a_release(tmp_path: Path) -> None:
-    (tmp_path / "changelogs").mkdir()
-    (tmp_path / CHANGELOG).write_text(f"releases:\n  {VERSION}:\n    changes: {{}}\n")
-    assert "is complete" in release.state(tmp_path, VERSION, [f"v{VERSION}"], changes="")
+def write_state(sources: Path, folder: Path, changelog: str) -> None:
+    (folder / "changelogs/fragments").mkdir(parents=True)
+    (folder / CHANGELOG).write_text(changelog)
+    (folder / "docs").mkdir()
+    shutil.copy2(sources / profile_facts.NAME, folder / profile_facts.NAME)
+
+
+def test_a_tag_with_its_changelog_is_a_release(sources: Path, tmp_path: Path) -> None:
+    write_state(sources, tmp_path, COMPLETE)
+    assert "is complete" in release.state(tmp_path, VERSION, [f"v{VERSION}"], "", MOMENT)
