@@ -158,7 +158,7 @@ def _proxy_mode(node: Node) -> t.Iterator[Suspicion]:
         what = (
             f"{IPVS_LINK} has addresses of Services ({len(addresses)}): kube-proxy runs in its mode ipvs, or did so before its"
             " present mode iptables, which leaves them there. From Kubernetes 1.40 on kube-proxy does not start in the mode ipvs"
-            " without the feature gate KubeProxyIPVS, and 1.43 has neither."
+            " without the feature gate KubeProxyIPVS, and 1.43 has no such mode."
         )
         text = "Set mode of kube-proxy's configuration to nftables or iptables before the upgrade to 1.40, and reboot the node"
         evidence = tuple(f"inet{'6' * (':' in address)} {address} dev {IPVS_LINK}" for address in addresses[:SHOWN])
