@@ -180,10 +180,10 @@ def test_the_addresses_alone_pass_no_check_but_those_of_links() -> None:
         addresses = node.run(["ip", "addr"]).stdout
     snapshot = pastes.read({"ip addr": addresses}).snapshot
     result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS), random_nodes.run)
-    # Cilium's links, the masters of ports, and names that no tunnel has, are among what the addresses are listed with.
-    assert {*result["passed"]} == {"rp-all-with-cilium", "bridge-netfilter-off", "tunnel-mtu"} and result["profile"][
-        "name"
-    ] is None
+    # Links of Cilium and kube-proxy, masters of ports, and names that no tunnel has, are among what the addresses are listed with.
+    assert {*result["passed"]} == {"rp-all-with-cilium", "proxy-mode-ipvs", "bridge-netfilter-off", "tunnel-mtu"} and result[
+        "profile"
+    ]["name"] is None
     assert {(finding["state"], bool(finding["ask"])) for finding in result["findings"]} == {("cannot_tell", True)}
 
 
