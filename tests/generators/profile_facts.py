@@ -18,7 +18,7 @@ NAME = "docs/facts.yml"
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGE = CHECKOUT / "docs/which-profile.md"
 BEGIN, END = "<!-- facts: {} -->\n", "<!-- end of facts -->\n"
-HEAD = "| cluster | what is known, with versions and reports | profile |\n|---|---|---|\n"
+HEAD = "| cluster | profile | what is known, with versions and reports |\n|---|---|---|\n"
 OLDEST = datetime.timedelta(days=120)  # of an entry in a release
 STATES = ("open", "closed", "merged", "read")
 SHORT = {
@@ -89,7 +89,7 @@ def renewed(page: str, tables: Tables) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    return f"| {row['cluster']} | {' '.join(map(_sentence, row['facts']))} | {row['profile']} |\n"
+    return f"| {row['cluster']} | {row['profile']} | {' '.join(map(_sentence, row['facts']))} |\n"
 
 
 def _sentence(fact: Fact) -> str:

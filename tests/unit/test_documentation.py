@@ -255,4 +255,4 @@ def test_a_fact_is_too_old_for_a_release_after_120_days() -> None:
 def test_a_fact_is_written_with_its_versions_and_citations(change: dict[str, Any], sentence: str) -> None:
     begin = profile_facts.BEGIN.format("t")
     row = {"cluster": "c", "facts": [{**FACT, **change}], "profile": "p"}
-    assert f"\n| c | {sentence} | p |\n" in profile_facts.renewed(f"{begin}old{profile_facts.END}", {"t": [row]})
+    assert f"\n| c | p | {sentence} |\n" in profile_facts.renewed(f"{begin}old{profile_facts.END}", {"t": [row]})
