@@ -180,7 +180,7 @@ def test_the_addresses_alone_pass_no_check_but_those_of_links() -> None:
         addresses = node.run(["ip", "addr"]).stdout
     snapshot = pastes.read({"ip addr": addresses}).snapshot
     result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS), random_nodes.run)
-    # Links of Cilium and kube-proxy, masters of ports, and names that no tunnel has, are among what the addresses are listed with.
+    # Links of Cilium and kube-proxy, masters of ports, and names that no tunnel has, are listed with the addresses.
     assert {*result["passed"]} == {"rp-all-with-cilium", "proxy-mode-ipvs", "bridge-netfilter-off", "tunnel-mtu"} and result[
         "profile"
     ]["name"] is None
