@@ -122,7 +122,7 @@ class RuleTexts:
     def _of_table(self, event: Event) -> Chains:
         table = event.family, event.table
         if table not in self._chains:
-            self._chains[table] = self._read(*table)
+            self._chains[table] = {} if event.table == OWN_TABLE else self._read(*table)
         return self._chains[table]
 
     def _read(self, family: str, table: str) -> Chains:
