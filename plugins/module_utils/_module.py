@@ -17,7 +17,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 
 from ._core.converge import converge
-from ._core.errors import DatapathError, Failure, MissingLibrary, Refusal, WrongVariables
+from ._core.errors import DatapathError, Failure, MissingLibrary, MissingProgram, Refusal, WrongVariables
 from ._core.option import Options, spec
 from ._core.parts import Parts, Request, loaded
 from ._core.plan import Checkpoint, Outcome, Plane
@@ -188,7 +188,7 @@ class Module(AnsibleModule):
 
     def _message(self, error: DatapathError) -> str:
         """Return the error's text. It begins with the module's name, or with that of a role's variable."""
-        return str(error) if isinstance(error, WrongVariables) else f"{self.name}: {error}"
+        return str(error) if isinstance(error, WrongVariables) else f"{self.name}: {error}{_advice(error)}"
 
     def report(self, outcome: Outcome, parts: Parts) -> dict[str, t.Any]:
         """Return the part of the results that all modules share."""
@@ -245,6 +245,15 @@ def _wait_and_clear() -> None:
 
     with lock.exclusive():
         checkpoint_backend.clear_unless_armed()
+
+
+def _advice(error: DatapathError) -> str:
+    if not isinstance(error, MissingProgram):
+        return ""
+    return (
+        ". Install it, or rebuild the node on the controller: with the playbooks, set trace_on_controller=true or"
+        " audit_on_controller=true"
+    )
 
 
 def _asked_for(error: BaseException | None) -> dict[str, str]:

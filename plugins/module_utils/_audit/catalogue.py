@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core import nearest
 from .._core.errors import Invalid
 from . import (
     bridge_checks,
@@ -38,17 +39,20 @@ CHECKS = tuple(value for file in FILES for value in vars(file).values() if isins
 SETTINGS = tuple(key for each in CHECKS for key in each.settings)  # that a snapshot of this node has for them
 
 
+def of_id(option: str, word: str, before: str = "") -> Check:
+    """Return the check with an id. before: what else the option may be. Raises Invalid, which names the nearest ids."""
+    ids = {check.id: check for check in CHECKS}
+    if word not in ids:
+        raise Invalid(option, word, f"{before}the id of a check, such as {nearest.listed(word, ids)}")
+    return ids[word]
+
+
 def chosen(words: t.Sequence[str] | None) -> list[Check]:
     """Return the checks of the option ``checks``: ids or severities; all if it is left out. Raises Invalid."""
     if not words:
         return [*CHECKS]
     words = [word.strip() for word in words]  # Ansible leaves the blanks of "error, risk"
-    known = {*SEVERITIES, *(check.id for check in CHECKS)}
     for number, word in enumerate(words):
-        if word not in known:
-            raise Invalid(
-                f"checks[{number}]",
-                word,
-                f"a severity or an id: one of {', '.join((*SEVERITIES, *sorted(known - {*SEVERITIES})))}",
-            )
+        if word not in SEVERITIES:
+            of_id(f"checks[{number}]", word, f"{', '.join(SEVERITIES)} or ")
     return [check for check in CHECKS if check.id in words or check.severity in words]

@@ -58,6 +58,10 @@ class Failure(DatapathError):
     """The kernel, a tool or the file system refused. Names the object and repeats the answer. Nothing was done."""
 
 
+class MissingProgram(Failure):
+    """A program that a twin needs is not installed here. Each front end adds how its users get by without it."""
+
+
 class Uncertain(Failure):
     """An operation failed and may have been done all the same, for example by a tool that was killed."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._core import json_object
+from .._core import json_object, nearest
 from .._core.errors import Invalid
 from .._snapshot import firewalls, proc_net
 from .._snapshot.settings import may_matter
@@ -30,6 +30,7 @@ ANTREA, BOTTLEROCKET, OPENSHIFT, TALOS, TROUBLESHOOT = (
 )  # fmt: skip
 LARGEST, EVIDENCE = 32 << 20, 4 << 20  # bytes of an output, and of one that is evidence alone
 LARGEST_BOOT_FILE = 1 << 20  # bytes
+MOST_NODES = 10  # that an error names
 IN_NAMESPACE = "ip netns exec {namespace} "
 Split = t.Callable[[str, str], Texts]  # takes the command of the row and the text, and returns texts by command
 
@@ -538,4 +539,4 @@ def of_node(texts: t.Mapping[str, Texts], node: str) -> Texts:
         return next(iter(texts.values()))
     if node in texts:
         return texts[node]
-    raise Invalid("node", node, f"one of the nodes of the bundle: {', '.join(sorted(texts))}")
+    raise Invalid("node", node, f"one of the nodes of the bundle: {nearest.listed(node, texts, MOST_NODES)}")

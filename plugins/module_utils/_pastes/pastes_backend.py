@@ -83,7 +83,7 @@ def _answer(work: t.Callable[[], t.Any]) -> dict[str, t.Any]:
 EXPECTED = (
     "a folder, an archive or a file, a dictionary of texts by command, a text with commands and their outputs, or a list of these"
 )
-OF_MANY = "left out if dump is no bundle of many nodes"  # what the option ``node`` must be
+OF_MANY = "left out for evidence of one node"  # what the option ``node`` must be
 NAME = "report"  # of a text whose name tells nothing
 SUFFIXES = (".txt", ".log", ".json", ".out", ".old", ".new")
 SECONDS, BYTES = 60, 2 << 30  # of computation and of memory, to read a dump
@@ -118,6 +118,52 @@ def states(dump: t.Any, node: str = "") -> tuple[t.Any, t.Any] | None:
     Raises Invalid.
     """
     return output_names.two_states(report(_file(dump) or dump, node).texts)
+
+
+def nodes(path: str) -> dict[str, t.Any]:
+    """Return what read() takes of each node by a name, if a path has several nodes; nothing for one node. Raises Invalid.
+
+    Those are the nodes of a bundle of many, and of a folder whose entries are bundles, snapshots or folders. Such an entry may
+    have several nodes, too.
+    """
+    try:
+        return t.cast("dict[str, t.Any]", within_bounds(lambda: _nodes(path), SECONDS, BYTES))
+    except Exceeded as bound:
+        raise Invalid("dump", path, f"evidence that is read with at most {bound}") from None
+
+
+def _nodes(path: str) -> dict[str, t.Any]:
+    is_folder = os.path.isdir(path)
+    if not is_folder and not os.path.isfile(path):
+        return {}
+    try:
+        if not is_folder and not archive_backend.is_archive(path):
+            return {}
+        wanted = partial(_wanted, {})
+        texts = archive_backend.folder(path, wanted).texts if is_folder else _texts_of([archive_backend.read(path, wanted)])
+        of_bundle = bundles.nodes(texts)
+        if is_folder and not of_bundle:
+            return _entries(path)
+        of_bundle = of_bundle or bundles.folders(_texts_of([archive_backend.read(path, _most)]))
+    except OSError as error:
+        raise Invalid("dump", path, f"a folder or archive that can be read ({error})") from None
+    name = os.path.basename(os.path.abspath(path))
+    return {key: {**bundles.origin(name, key), **node} for key, node in of_bundle.items()} if len(of_bundle) > 1 else {}
+
+
+def _entries(path: str) -> dict[str, str]:
+    """Return the places in a folder by their names, if several are a node each; nothing if they are outputs or states of one."""
+    places = {name: os.path.join(path, name) for name in sorted(os.listdir(path)) if not name.startswith(".")}
+    texts = {name: place for name, place in places.items() if os.path.isfile(place) and name.endswith(SUFFIXES)}
+    if any(part.kind for name in texts for part in commands.parts(name, "")):
+        return {}
+    snapshots = {name: _from_json(_text_of(place)) for name, place in texts.items() if name.endswith(".json")}
+    origins = {name: snapshot.Origin.of(value) for name, value in snapshots.items() if snapshot.is_snapshot(value)}
+    whole = {name for name in places if name.endswith(archive_backend.EXTENSIONS) or os.path.isdir(places[name])}
+    is_of_one = not whole and len({origin.name for origin in origins.values()}) == 1
+    if is_of_one or len(whole) + len(origins) < 2:
+        return {}
+    return {name: place for name, place in places.items() if name in texts or name in whole}
 
 
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:

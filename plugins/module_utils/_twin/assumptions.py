@@ -10,12 +10,12 @@ from __future__ import annotations
 import ipaddress
 import typing as t
 
-from .._core import fields
+from .._core import fields, nearest
 from .._core.errors import Invalid
 from .._core.names import DOTTED
 from .._snapshot import settings as setting_model
 from .._snapshot.assumption import LINK, SETTING, Assumption, Concern
-from .._snapshot.open_facts import ADDRESSES, ROUTES, OpenFact
+from .._snapshot.open_facts import ADDRESSES, KINDS, ROUTES, OpenFact
 from .._snapshot.settings import Settings
 from .._snapshot.values import Address, Link, Peer, Snapshot, link_route, new_link
 from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, is_of_network
@@ -193,7 +193,8 @@ def _without_effect(values: t.Mapping[str, int], links: t.Collection[str]) -> t.
 
 def _value(key: object, value: object) -> int:
     if not is_of_network(str(key).translate(DOTTED) if str(key).startswith("net.") else str(key)):
-        raise Invalid(f"assume.{key}", value, "the setting of a network that decides what happens to a packet")
+        known = nearest.listed(str(key).partition(":")[0], KINDS)
+        raise Invalid("assume", key, f"a setting of a network that decides what happens to a packet, or a fact, such as {known}")
     return int(fields.checked(f"assume.{key}", value, lambda number: fields.number(number, 0, fields.UINT32)))
 
 

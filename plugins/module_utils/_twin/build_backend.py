@@ -16,7 +16,7 @@ import time
 import typing as t
 
 from .._core import json_object
-from .._core.errors import Failure, Refusal
+from .._core.errors import Failure, MissingProgram, Refusal
 from .._files import files
 from .._netfilter import rule_words
 from .._netlink import nfnetlink, wire
@@ -37,6 +37,7 @@ from .legacy_half import Hook
 from .link_messages import NewLink
 from .substitutions import SETTING, gap, replaced
 
+IP, NFT = ("ip", "iproute2"), ("nft", "nftables")  # programs without which there is no twin, and their packages
 LOOPBACK_INDEX = 1  # of every network namespace (LOOPBACK_IFINDEX)
 PART = 100  # links, or lines for ip, at a time: without root, a socket takes no more than net.core.wmem_max bytes
 REMOVED = 250  # links at a time
@@ -332,9 +333,7 @@ def _batch(
     """Run the lines, and yield those that failed. is_again: whether some of them may have been run before."""
     if not lines:
         return
-    completed = run(
-        [_program("ip", "iproute2"), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""])
-    )
+    completed = run([_program(*IP), *([family] if family == "-6" else []), "-force", "-batch", "-"], "\n".join([*lines, ""]))
     # At a word that it does not know, ip ends even with -force, and leaves out the lines behind it.
     if completed.rc not in (0, 1) and len(lines) > 1:
         middle = len(lines) // 2
@@ -369,11 +368,14 @@ def _errors(stderr: str) -> list[str]:
 def _program(name: str, package: str) -> str:
     path = process.find(name)
     if path is None:
-        raise Failure(
-            f"{name} (package {package}) is needed for a twin and is not installed. Install it, or rebuild the node on the"
-            " controller: with the playbooks, set trace_on_controller=true or audit_on_controller=true"
-        )
+        raise MissingProgram(f"{name} (package {package}) is needed for a twin and is not installed")
     return path
+
+
+def require_programs() -> None:
+    """Raise MissingProgram if no twin can be built here, whatever the node has."""
+    for program in (IP, NFT):
+        _program(*program)
 
 
 def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) -> None:
@@ -507,7 +509,7 @@ def _load_objects(run: process.Runner, objects: t.Sequence[Entry], notes: list[A
 
     Return those that were loaded.
     """
-    nft = [_program("nft", "nftables"), "-j"]
+    nft = [_program(*NFT), "-j"]
 
     def refusal(part: t.Sequence[Entry], *options: str) -> str:
         completed = run([*nft, *options, "-f", "-"], json.dumps({"nftables": part})) if part else None
@@ -538,7 +540,7 @@ def _table_around(lines: t.Sequence[str], place: int) -> tuple[int, int]:
 
 def _refused_by_nft(run: process.Runner, text: str) -> tuple[int | None, str] | None:
     """Return the place of the line that nft refuses, None if nft does not say, and nft's message; None if nft loaded the text."""
-    completed = run([_program("nft", "nftables"), "-f", "-"], text)
+    completed = run([_program(*NFT), "-f", "-"], text)
     if not completed.rc:
         return None
     match = re.search(r":(\d+):\d+(?:-\d+)?: Error", completed.stderr)
@@ -548,7 +550,7 @@ def _refused_by_nft(run: process.Runner, text: str) -> tuple[int | None, str] | 
 
 def _nft(run: process.Runner, text: str, *options: str) -> str:
     """Return what nft prints. Raises Failure."""
-    completed = run([_program("nft", "nftables"), *options, "-f", "-"], text)
+    completed = run([_program(*NFT), *options, "-f", "-"], text)
     if completed.rc:
         raise Failure(f"nft does not load the ruleset of the snapshot: {completed.stderr.strip()[:300]}")
     return completed.stdout

@@ -38,7 +38,7 @@ from .blueprint import PERMITTED_SETTINGS
 from .wall_backend import Gate, Root, Unavailable
 
 EVERY_PROTOCOL = socket.htons(3)  # ETH_P_ALL
-KINDS = (errors.Invalid, errors.MissingLibrary, errors.Refusal, errors.Failure)
+KINDS = (errors.Invalid, errors.MissingLibrary, errors.MissingProgram, errors.Refusal, errors.Failure)
 # What a twin starts, and what these programs need.
 PROGRAMS = (
     "bridge", "ebtables-nft", "ebtables-nft-restore", "ebtables-nft-save", "ip", "ip6tables-nft", "ip6tables-nft-restore",

@@ -61,7 +61,7 @@ def test_a_setting_is_one_of_the_node() -> None:
     [
         ({"nft": "none"}, "assume.nft must be one of shown; 'none' was given"),
         ({"set:x": "shown"}, "assume.set:x must be a fact that is open: "),
-        ({"kernel.panic": 1}, "assume.kernel.panic must be the setting of a network"),
+        ({"kernel.panic": 1}, "assume must be a setting of a network that decides what happens to a packet, or a fact, such as "),
         ({"net.ipv4.ip_forward": "yes"}, "assume.net.ipv4.ip_forward must be a number"),
     ],
 )

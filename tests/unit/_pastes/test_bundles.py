@@ -317,6 +317,30 @@ def priorities(dump: Any, node: str = "") -> list[int]:
     return [rule["priority"] for rule in pastes.read(pastes_backend.report(dump, node).texts).snapshot["rules"]]
 
 
+def test_the_nodes_of_a_bundle_of_many_are_read_one_by_one(tmp_path: Path) -> None:
+    nodes = pastes_backend.nodes(str(sysdump(tmp_path)))
+    assert [*nodes] == ["node1", "node2"]
+    rules = [[rule["priority"] for rule in pastes_backend.read(node).snapshot["rules"]] for node in nodes.values()]
+    assert rules == [[0, 1], [0, 2]]
+
+
+def test_a_folder_of_bundles_is_many_nodes_and_one_of_outputs_is_one(tmp_path: Path) -> None:
+    def node(name: str) -> str:
+        return json.dumps(snapshot.compose({}, [], snapshot.Origin(name, "2026-11-27 10:00:00 UTC")))
+
+    files = {"a.json": node("node1"), "b.json": node("node2"), "broken.tar.gz": "broken", "notes.md": "x"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert [*pastes_backend.nodes(str(tmp_path))] == ["a.json", "b.json", "broken.tar.gz"]
+    (tmp_path / "broken.tar.gz").unlink()
+    (tmp_path / "b.json").write_text(node("node1"))
+    assert pastes_backend.nodes(str(tmp_path)) == {}, "two states of one node"
+    (tmp_path / "b.json").write_text(node("node2"))
+    (tmp_path / "ip-route.txt").write_text("default via 192.0.2.1 dev eth0\n")
+    assert pastes_backend.nodes(str(tmp_path)) == {}, "an output that stands beside a snapshot"
+    assert pastes_backend.nodes("/nowhere") == {}
+
+
 def test_a_bundle_of_many_nodes_asks_for_one_of_them(tmp_path: Path) -> None:
     path = sysdump(tmp_path)
     assert (priorities(path, "node1"), priorities(path, "node2")) == ([0, 1], [0, 2])
@@ -368,7 +392,7 @@ def test_an_archive_without_outputs_is_an_error_that_names_archives_that_are_nes
 
 @pytest.mark.parametrize("dump", [{"ip rule": RULE}, f"$ ip rule\n{RULE}"])
 def test_a_report_of_one_node_takes_no_name(dump: Any) -> None:
-    with pytest.raises(Invalid, match="^node must be left out if dump is no bundle of many nodes"):
+    with pytest.raises(Invalid, match="^node must be left out for evidence of one node"):
         pastes_backend.report(dump, "node1")
 
 
