@@ -126,6 +126,11 @@ findings:
       type: list
       elements: str
       version_added: 1.1.0
+    added:
+      description: Sentences about what the twin of a finding has besides the node, such as a Service that leads to a pod.
+      type: list
+      elements: str
+      version_added: 1.1.0
     evidence:
       description: Lines as their tools print them.
       type: list
@@ -153,7 +158,8 @@ findings:
     remedy:
       description:
         - C(module) and C(options) of a module of this collection, or C(operator), what an operator has to do, and C(commands).
-        - C(task) is the same to paste into a playbook; V("") if there is none.
+        - C(task) is the same to paste into a playbook; V("") if there is none. C(profile) is the profile that an operator applies
+          by it, if it is one.
         - Null if nothing that was tried helps.
       type: dict
       sample: {module: kubenode.datapath.rp_filter, options: {interfaces: [eth0], mode: loose}}

@@ -66,11 +66,16 @@ STOPPING = (ChainRule, Link, Route, Rule, Setting, VirtualServer)  # what stops 
 MOST_LOSSES = 12  # objects that stop packets, of which an audit says more than that they do
 
 
+# How a front end makes one check alone.
+OF_MODULE, OF_COMMAND = "datapath_audit with checks: [{}]", "kubenode-datapath audit --check {}"
+
+
 class Audit(t.NamedTuple):
     """snapshot: of the node. context: as the option of the module. does_prove: whether to try suspicions in a twin.
 
     is_own: whether the snapshot is of the node on which this runs. wants_remedies: whether to look for those that no check has.
-    assume: as the option of the modules. guesses: open facts that have their likely value.
+    assume: as the option of the modules. guesses: open facts that have their likely value. tell: takes what the
+    audit does next. again: of its front end, how it makes one check.
     """
 
     snapshot: Entry
@@ -81,6 +86,8 @@ class Audit(t.NamedTuple):
     wants_remedies: bool = True
     assume: t.Mapping[str, t.Any] = {}
     guesses: t.Sequence[OpenFact] = ()
+    tell: t.Callable[[str], None] = lambda _step: None
+    again: str = OF_MODULE
 
     @property
     def node(self) -> Node:
@@ -166,11 +173,21 @@ def _of_world(audit: Audit, run: process.Runner) -> list[Finding]:
     """Return what the checks find if nothing is guessed besides what the audit guesses. Raises DatapathError."""
     node = audit.node
     looks = [_Look.at(check, node) for check in audit.checks]
+    audit.tell("sending all packets through a copy of the node")
     prover = _Prover(audit, node, run, looks) if audit.does_prove else None
-    every = [finding for look in looks if look.check is not path_checks.paths for finding in _findings(look, prover)]
-    of_paths = [each for look in looks if look.check is path_checks.paths for each in _of_paths(look, prover, every)]
+    alone = [look for look in looks if look.check is not path_checks.paths]
+    every = [finding for look in _told(audit, alone) for finding in _findings(look, prover)]
+    paths = [look for look in looks if look.check is path_checks.paths]
+    of_paths = [each for look in _told(audit, paths) for each in _of_paths(look, prover, every)]
     shown = {(finding.id, finding.subject) for finding in of_paths}  # notes among them, of which a path shows what they lose
-    return [finding for finding in every if (finding.id, finding.subject) not in shown] + of_paths
+    whole = [finding for finding in every if (finding.id, finding.subject) not in shown] + of_paths
+    return prover.agreed(whole) if prover else whole
+
+
+def _told(audit: Audit, looks: t.Sequence[_Look]) -> t.Iterator[_Look]:
+    for number, look in enumerate(looks, 1):
+        audit.tell(f"check {number} of {len(looks)}: {look.check.id}")
+        yield look
 
 
 def question(audit: Audit, trial: Trial, changes: t.Sequence[changes_backend.Change]) -> trace_backend.Question:
@@ -225,11 +242,8 @@ def _added(trial: Trial) -> t.Iterator[str]:
 def _trial(audit: Audit, name: str, run: process.Runner) -> Trial:
     """Return what showed a finding. Raises Invalid for a name of none, or of several."""
     check_id, _colon, subject = name.strip().partition(":")
-    checks = [each for each in catalogue.CHECKS if each.id == check_id]
-    if not checks:
-        ids = ", ".join(sorted(each.id for each in catalogue.CHECKS))
-        raise Invalid("finding", name, f"ID or ID:SUBJECT of a finding, whose ID is one of {ids}")
-    audit = audit._replace(checks=checks, does_prove=True, wants_remedies=False)
+    check = catalogue.of_id("finding", check_id, "ID or ID:SUBJECT of a finding, whose ID is ")
+    audit = audit._replace(checks=[check], does_prove=True, wants_remedies=False)
     trials = {each.subject: each.trial for each in findings(audit, run) if each.trial}
     named = [trial for each, trial in trials.items() if subject in ("", each)]
     if len(named) != 1:
@@ -338,12 +352,7 @@ def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
 def _untried(check: Check, suspicion: Suspicion) -> Finding:
     """Return the finding of an audit without twins, which cannot tell what a packet decides."""
     finding = _by_configuration(check, suspicion)
-    return _not_tried(finding, "as prove is false", "datapath_audit with prove: true") if suspicion.trial else finding
-
-
-def _again(check: Check) -> str:
-    """Return what asks for a check alone, to which all twins are left."""
-    return f"datapath_audit with checks: [{check.id}]"
+    return _not_tried(finding, "as prove is false", "an audit that tries packets") if suspicion.trial else finding
 
 
 def _not_tried(finding: Finding, reason: str, ask: str) -> Finding:
@@ -372,7 +381,7 @@ class _Prover:
             self._unswept = path_checks.paths.finding(CANNOT_TELL, "", lack.what, ask=lack.ask)
         except (Failure, Invalid) as error:  # of this twin; those of single packets need not meet what it met
             what = f"No twin has all packets: {error}."
-            self._unswept = path_checks.paths.finding(CANNOT_TELL, "", what, ask=_again(path_checks.paths))
+            self._unswept = path_checks.paths.finding(CANNOT_TELL, "", what, ask=self._again(path_checks.paths))
 
     def _swept(self, trials: t.Sequence[Trial], changes: t.Sequence[changes_backend.Change] = ()) -> dict[str, Fate]:
         """Return what becomes of the packets that are alone in their trials. Raises Failure, Invalid, Unobserved."""
@@ -387,6 +396,10 @@ class _Prover:
         assume = {**ASSUMED, **audit.assume}
         fates = sweep_backend.fates(audit.snapshot, [*sent.values()], assume, self._run, audit.is_own, self._work, changes)
         return dict(zip(sent, fates))
+
+    def _again(self, check: Check) -> str:
+        """Return what asks for a check alone, to which all twins are left."""
+        return self._audit.again.format(check.id)
 
     @property
     def _is_over(self) -> bool:
@@ -466,11 +479,11 @@ class _Prover:
             return None
         if self._is_over:
             reason = "as another twin hung" if self._work.has_hung else f"as the twins of an audit do {MOST_WORK} units of work"
-            return _not_tried(finding, reason, _again(check))
+            return _not_tried(finding, reason, self._again(check))
         try:
             return self._proved(finding, trial, suspicion.remedy)
         except Failure as failure:  # of this twin; those of other checks need not meet what it met
-            return _not_tried(finding, f"because its twin failed: {failure}", _again(check))
+            return _not_tried(finding, f"because its twin failed: {failure}", self._again(check))
 
     def _harmless(self, finding: Finding) -> Finding:
         """Return a finding that no packet shows, without its remedy if that ends the path of one."""
@@ -503,7 +516,7 @@ class _Prover:
         findings = sorted(filter(None, lost), key=lambda finding: -SEVERITIES.index(finding.severity))
         yield from {finding.subject: finding for finding in findings}.values()  # of one object, the worst is the last
         if is_open:
-            asks = "; ".join([*dict.fromkeys(fate.ask for fate in is_open if fate.ask)][:MOST_ASKS]) or _again(check)
+            asks = "; ".join([*dict.fromkeys(fate.ask for fate in is_open if fate.ask)][:MOST_ASKS]) or self._again(check)
             first = next((fate.what for fate in is_open if fate.what), "They were not tried.")
             yield check.finding(
                 CANNOT_TELL, "", f"{len(is_open)} of {len(paths)} paths depend on what is open. {first}", ask=asks
@@ -582,10 +595,11 @@ class _Prover:
         cure, tried = (remedy, ()) if is_cured and not harm else (None, ()) if _missed(trial, way) else self._offered(trial)
         tried = (*([Attempt(_named(remedy), harm)] if harm and remedy else ()), *tried)
         ask = remedy.ask if remedy and not cure else ""
-        added = [service.sentence(trial.pod)] if trial.pod else []
-        what = " ".join([finding.what, *added, *(f"{each.change} is not offered: {each.reason}" for each in tried if not cure)])
+        added = (service.sentence(trial.pod),) if trial.pod else ()
+        what = " ".join([finding.what, *(f"{each.change} is not offered: {each.reason}" for each in tried if not cure)])
         packet = entrance.packet({**trial.packet}, self._audit.snapshot)
         finding = finding._replace(what=what, proof=TWIN, packet=packet.line, way=way, remedy=cure, ask=ask, trial=trial)
+        finding = finding._replace(added=added)
         return finding if is_certain else finding._replace(unless=_open_facts(answer), ask=ask or _asks(answer))
 
     def _is_likely(self, trial: Trial, way: Way, answer: Answer) -> bool:
@@ -615,7 +629,25 @@ class _Prover:
         if offered is None:
             return None, answer.tried
         self._cured.add(repr(offered.changes))
-        return Remedy(operator=offered.change, task=offered.task), answer.tried
+        of_role = Remedy(profile=offered.profile, options=offered.options, changes=offered.changes)
+        return of_role._replace(operator=offered.change, task=offered.task), answer.tried
+
+    def agreed(self, findings: t.Sequence[Finding]) -> list[Finding]:
+        """Give the findings of a profile the variables of one of them with which the packets of all arrive, if there are such."""
+        agreed = {id(finding): finding for finding in findings}
+        for profile in need.MENDED:
+            of_profile = [each for each in findings if each.trial and each.remedy and each.remedy.profile == profile]
+            remedies = {repr(each.remedy.options): each.remedy for each in of_profile if each.remedy}
+            trials = [each.trial for each in of_profile if each.trial]
+            common = next((each for each in reversed([*remedies.values()]) if self._mends(each, trials)), None)
+            agreed.update({id(each): each._replace(remedy=common) for each in of_profile if common and len(remedies) > 1})
+        return [*agreed.values()]
+
+    def _mends(self, remedy: Remedy, trials: t.Sequence[Trial]) -> bool:
+        """Return whether the packets of all trials arrive with what a twin made of a remedy."""
+        with contextlib.suppress(Failure, Invalid):
+            return not any(_failing(self._judgement(trial, remedy.changes).answer, trial) for trial in trials)
+        return False
 
     def _rest(self, trial: Trial, changes: t.Sequence[changes_backend.Change]) -> str:
         """Return what still keeps a packet from where it must get after changes, as a sentence; empty for nothing."""

@@ -19,7 +19,7 @@ from .suspicion import NOTE, RISK, Remedy, Suspicion, Trial
 
 KUBE_PROXY = "kube-proxy"  # whose rules translate what it has marked alone
 SHOWN = 3  # lines of evidence
-ASK = "datapath_audit with pod_ranges in context; kubectl get nodes -o yaml"
+ASK = "kubectl get nodes -o yaml"
 
 
 @check(

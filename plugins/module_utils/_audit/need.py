@@ -51,9 +51,14 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
         questions = dict.fromkeys(finding.ask for finding in present if finding.ask and not finding.unless)
         if questions:
             return Need(name, {}, (*reasons, f"The variables are open. The output of this would tell: {'; '.join(questions)}."))
+        tried = {
+            repr(each.remedy.options): each.remedy.options for each in present if each.remedy and each.remedy.profile == name
+        }
+        if len(tried) > 1:
+            return Need(name, {}, (*reasons, "The variables are open: each of these findings has others, as its task says."))
         if reasons:
             try:
-                variables = _VARIABLES[name](node)
+                variables = next(iter(tried.values()), None) or _VARIABLES[name](node)
             except Unobserved as lack:
                 return Need(name, {}, (*reasons, f"The variables are open: {lack.what}"))
             if variables is not None:

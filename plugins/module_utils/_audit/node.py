@@ -261,7 +261,7 @@ class Node:
         """Raise Unobserved if there may be daemons and agents that are no units: files of udev and cloud-init let them run."""
         if not self.daemons().is_whole:
             what = "Whether files of cloud-init, amazon-ec2-net-utils or ifupdown let these configure links is open."
-            raise Unobserved(what, "datapath_info with gather: [network_daemons]", is_unlikely=True)
+            raise Unobserved(what, "a snapshot of the node", is_unlikely=True)
 
     def firewall(self, name: str) -> values.Firewall:
         return values.of_entry(values.Firewall, self.demand("firewalls").get(name) or {"is_enabled": False})

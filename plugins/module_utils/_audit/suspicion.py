@@ -36,6 +36,7 @@ class Remedy(t.NamedTuple):
     """A call of a module of this collection, or what an operator has to do, with the commands if there are any.
 
     task: to paste into a playbook; empty if there is none. ask: commands whose output shows what a remedy needs, if none cures.
+    profile: whose role has the options, without their prefix. changes: that a twin made of it.
     """
 
     module: str = ""
@@ -44,6 +45,8 @@ class Remedy(t.NamedTuple):
     commands: tuple[str, ...] = ()
     task: str = ""
     ask: str = ""
+    profile: str = ""
+    changes: tuple[t.Any, ...] = ()
 
     @property
     def change(self) -> str:
@@ -58,7 +61,7 @@ class Remedy(t.NamedTuple):
         if self.module:
             task = playbook_task.of_module(f"Mend it by {self.module}", self.module, self.options)
             return {"module": self.change, "options": dict(self.options), "task": task}
-        return {"operator": self.operator, "commands": [*self.commands], "task": self.task}
+        return {"operator": self.operator, "commands": [*self.commands], "task": self.task, "profile": self.profile}
 
 
 class Miss(t.NamedTuple):
@@ -134,7 +137,8 @@ class Finding(t.NamedTuple):
     ``ask`` and no evidence.
 
     id, source: of the check. packet: that is lost, as text. way: what became of it. trial: that showed it. unless: of one that
-    holds, or of a check that passes, in the likely worlds: sentences about open facts whose values cannot all be tried.
+    holds, or of a check that passes, in the likely worlds: sentences about open facts whose values cannot all be tried. added:
+    sentences about what the twin has besides the node.
     """
 
     id: str
@@ -151,6 +155,12 @@ class Finding(t.NamedTuple):
     source: str = ""
     trial: Trial | None = None
     unless: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What a finding of a node is told apart by."""
+        return self.id, self.subject
 
     @property
     def title(self) -> str:
@@ -160,5 +170,5 @@ class Finding(t.NamedTuple):
         values = self._asdict()
         way, _trial = values.pop("way"), values.pop("trial")
         remedy = self.remedy.plain() if self.remedy else None
-        values.update(evidence=[*self.evidence], unless=[*self.unless])
+        values.update({name: [*values[name]] for name in ("evidence", "unless", "added")})
         return {**values, "trace": way.both_alone() if way else None, "remedy": remedy}

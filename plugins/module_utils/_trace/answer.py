@@ -283,7 +283,8 @@ class Dependency(t.NamedTuple):
 
 class Cure(t.NamedTuple):
     """A remedy with which packet and reply arrive. task: to paste into a playbook. takes_along: what else is affected, as a
-    sentence; empty if nothing is. changes: that were made in the twin."""
+    sentence; empty if nothing is. changes: that were made in the twin. profile, options: as those of a Candidate.
+    """
 
     kind: str
     change: str
@@ -293,9 +294,11 @@ class Cure(t.NamedTuple):
     verdict: str
     reply_verdict: str = ""
     changes: tuple[Changed, ...] = ()
+    profile: str = ""
+    options: t.Mapping[str, t.Any] = {}
 
     def plain(self) -> dict[str, t.Any]:
-        return {key: value for key, value in self._asdict().items() if key != "changes"}
+        return {key: value for key, value in self._asdict().items() if key not in ("changes", "profile", "options")}
 
     @property
     def verdicts(self) -> list[str]:

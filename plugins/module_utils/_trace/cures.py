@@ -46,7 +46,7 @@ class Candidate(t.NamedTuple):
 
     change: in short. task: to paste into a playbook. changes: in the twin. takes_along: what else is affected, as a sentence.
     group: of several cures with the same group, the first one that works is offered. opens_route: as that of a Removal. refusal:
-    why the profile refuses the node; empty if it does not.
+    why the profile refuses the node; empty if it does not. profile, options: of a role and its variables without their prefix.
     """
 
     kind: str
@@ -57,6 +57,8 @@ class Candidate(t.NamedTuple):
     group: str = ""
     opens_route: bool = False
     refusal: str = ""
+    profile: str = ""
+    options: t.Mapping[str, t.Any] = {}
 
 
 def candidates(packet: Packet, loss: Loss, snapshot: Entry, is_own: bool = False) -> t.Iterator[Candidate]:
@@ -196,7 +198,7 @@ def _profile(name: str, model: Model, options: dict[str, t.Any], observation: t.
         return
     calls = tuple(Call(module, _without_none(arguments)) for module, arguments in steps if module in changes_backend.MODULES)
     group = " ".join([name, str(options.get("remedy") or "")]).strip()
-    yield Candidate(PROFILE, _shown(name, options), task, calls, group=group)
+    yield Candidate(PROFILE, _shown(name, options), task, calls, group=group, profile=name, options=options)
 
 
 def _without_none(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -367,9 +367,9 @@ def _cures(
 def _offered(cure: Candidate, after: Answer, is_certain: bool) -> Cure:
     """Return the remedy. It is not certain if a cloud may drop the packet with the remedy as without it."""
     takes_along = " ".join(filter(None, [cure.takes_along, *(caveat.sentence for caveat in after.caveats)]))
-    return Cure(
-        cure.kind, cure.change, cure.task, takes_along, is_certain, after.way.verdict, after.way.reply_verdict, cure.changes
-    )
+    verdicts = after.way.verdict, after.way.reply_verdict
+    offered = Cure(cure.kind, cure.change, cure.task, takes_along, is_certain, *verdicts, cure.changes)
+    return offered._replace(profile=cure.profile, options=cure.options)
 
 
 def _loss(result: Answer) -> Loss | None:

@@ -64,7 +64,7 @@ def assert_a_trace_has_the_same_answer(node: NamespaceNode, finding: dict[str, A
     the finding.
     """
     added = "as kube-proxy would make it"
-    has_added = added in finding["what"]
+    has_added = any(added in sentence for sentence in finding["added"])
     of_finding = {"finding": f"{finding['id']}:{finding['subject']}", "context": trouble.context}
     asked = of_finding if has_added or trouble.files else {"packet": packet_text.options(finding["packet"])}
     evidence = {"snapshot": trouble.snapshot(node)} if trouble.edit else {}
