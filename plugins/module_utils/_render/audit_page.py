@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 
 from .._core.printable import counted
 from .._trace.answer import Way
 from . import findings, trace_page
-from .findings import ERROR, RISK, SEVERITIES, Finding, Findings, Fleet, grouped
+from .findings import ERROR, RISK, SEVERITIES, Finding, Findings, Fleet, Group, grouped
 from .markup import Markup, document, element, filled, folded, headline, joined, section, tag
 from .stylesheet import BAD, GOOD, OPEN
 
@@ -76,40 +75,17 @@ document.getElementById('unfold').addEventListener('click', () => {
 Key = tuple[str, str]  # id and subject
 
 
-class Group(t.NamedTuple):
-    """The findings of a check about one kind of subject, each with the name of its node.
-
-    kind: the subject, such as a link, or "addresses". fresh: findings that their nodes did not have before.
-    """
-
-    severity: str
-    id: str
-    kind: str
-    findings: list[tuple[str, Finding]]
-    fresh: list[tuple[str, Finding]]
-
-
 def text(results: object, earlier: object = None) -> str:
     """Return the page. earlier: the results of a run before, to compare with; None for none. Raises Refused."""
     now = findings.fleet(results)
     before = None if earlier is None else findings.fleet(earlier)
-    groups = _groups(now, before)
-    title = _title(groups, now)
-    head = headline(title, _tone(groups, now), element("p", _counted(now)))
-    return document(title, [head], _sections(groups, now, before), STYLE, SCRIPT)
+    head = headline(now.title, _tone(now), element("p", now.remark))
+    return document(now.title, [head], _sections(now, before), STYLE, SCRIPT)
 
 
-def _title(groups: t.Sequence[Group], now: Fleet) -> str:
-    numbers = {severity: sum(group.severity == severity for group in groups) for severity in SEVERITIES}
-    counts = [counted(number, severity) for severity, number in numbers.items() if number]
-    affected = len({node for group in groups for node, _finding in group.findings})
-    every = _nodes(len(now.audited))
-    return f"{', '.join(counts)} on {affected} of {every}" if counts else f"No findings on {every}"
-
-
-def _tone(groups: t.Sequence[Group], now: Fleet) -> str:
-    if groups:
-        return TONES.get(groups[0].severity, GOOD)
+def _tone(now: Fleet) -> str:
+    if now.groups:
+        return TONES.get(now.groups[0].severity, GOOD)
     return OPEN if now.failed or any(audit.unclear for audit in now.audited.values()) else GOOD
 
 
@@ -117,43 +93,20 @@ def _nodes(number: int) -> str:
     return counted(number, "node")
 
 
-def _counted(now: Fleet) -> str:
-    unclear = sum(bool(audit.unclear) for audit in now.audited.values())
-    failed = counted(len(now.failed), "node was", "nodes were")
-    return f"On {_nodes(unclear)} some checks cannot tell; {failed} not audited."
-
-
-def _groups(now: Fleet, before: Fleet | None) -> list[Group]:
-    groups = []
-    for (check, kind), entries in grouped(((each.id, _kind(each.subject)), (node, each)) for node, each in now.present).items():
-        severity = min((finding.severity for _node, finding in entries), key=SEVERITIES.index)
-        former = before.audited if before else {}
-        fresh = [(node, each) for node, each in entries if before and _key(each) not in _keys(former.get(node))]
-        groups.append(Group(severity, check, kind, entries, fresh))
-    return sorted(groups, key=lambda group: (SEVERITIES.index(group.severity), -len(group.findings)))
-
-
-def _kind(subject: str) -> str:
-    """Return what nodes have in common: a subject that is an address is of one node."""
-    try:
-        ipaddress.ip_network(subject, strict=False)
-    except ValueError:
-        return subject
-    return "addresses"
-
-
-def _key(finding: Finding) -> Key:
-    return finding.id, finding.subject
+def _fresh(now: Fleet, before: Fleet | None) -> set[tuple[str, Key]]:
+    """Return the nodes and keys of findings that their nodes did not have before."""
+    former = before.audited if before else {}
+    return {(node, each.key) for node, each in now.present if before and each.key not in _keys(former.get(node))}
 
 
 def _keys(audit: Findings | None) -> dict[Key, None]:
-    return dict.fromkeys(map(_key, audit.present)) if audit else {}
+    return dict.fromkeys(finding.key for finding in audit.present) if audit else {}
 
 
-def _sections(groups: t.Sequence[Group], now: Fleet, before: Fleet | None) -> t.Iterator[Markup]:
+def _sections(now: Fleet, before: Fleet | None) -> t.Iterator[Markup]:
+    groups, pictures, fresh = now.groups, Pictures(), _fresh(now, before)
     yield _controls() if groups else Markup()
-    pictures = Pictures()
-    yield element("div", *(_group(group, before is not None, pictures) for group in groups), attributes={"id": "groups"})
+    yield element("div", *(_group(group, fresh, before is not None, pictures) for group in groups), attributes={"id": "groups"})
     yield section("Gone since the earlier run", *_gone(now, before)) if before else Markup()
     yield section("What cannot be told", *_unclear(now))
     yield section("Which profile the nodes need", *_profiles(now))
@@ -175,41 +128,37 @@ def _controls() -> Markup:
     )
 
 
-def _group(group: Group, is_compared: bool, pictures: Pictures) -> Markup:
-    nodes = len({node for node, _finding in group.findings})
-    change = (NEW if len(group.fresh) == len(group.findings) else STILL) if is_compared else ""
+def _group(group: Group, fresh: t.Container[tuple[str, Key]], is_compared: bool, pictures: Pictures) -> Markup:
+    is_new = all((node, finding.key) in fresh for node, finding in group.findings)
+    change = (NEW if is_new else STILL) if is_compared else ""
     summary = [
         tag(group.severity, TONES.get(group.severity, GOOD)),
         element("code", group.id),
         element("b", group.kind),
         tag(change, OPEN) if change else "",
-        element("span", _nodes(nodes), classes="count"),
+        element("span", _nodes(len(group.nodes)), classes="count"),
     ]
     first = group.findings[0][1]
     sentence = first.what if len({finding.what for _node, finding in group.findings}) == 1 else ""
     entries = [
-        _finding(finding, names, not sentence, pictures if number < MOST_WHOLE else None)
-        for number, (finding, names) in enumerate(_alike(group))
+        _finding(finding, _marked(finding, nodes, fresh), not sentence, pictures if number < MOST_WHOLE else None)
+        for number, (finding, nodes) in enumerate(group.alike)
     ]
     body = [filled("p", sentence), *entries, element("p", _source(first.source), classes="dim")]
-    data = {"severity": group.severity, "nodes": str(nodes), "check": group.id, "subject": group.kind}
+    data = {"severity": group.severity, "nodes": str(len(group.nodes)), "check": group.id, "subject": group.kind}
     attributes = {f"data-{name}": value for name, value in data.items()}
     return folded(summary, *body, classes="card group", attributes=attributes)
 
 
-def _alike(group: Group) -> t.Collection[tuple[Finding, list[str]]]:
-    """Return findings that say the same, each with the names of its nodes."""
-    alike: dict[str, tuple[Finding, list[str]]] = {}
-    fresh = {(node, *_key(finding)) for node, finding in group.fresh}
-    for node, finding in group.findings:
-        name = f"{node} ({NEW})" if (node, *_key(finding)) in fresh else node
-        alike.setdefault(repr(finding), (finding, []))[1].append(name)
-    return alike.values()
+def _marked(finding: Finding, nodes: t.Sequence[str], fresh: t.Container[tuple[str, Key]]) -> list[str]:
+    """Return the names of nodes, of which some did not have the finding before."""
+    return [f"{node} ({NEW})" if (node, finding.key) in fresh else node for node in nodes]
 
 
 def _finding(finding: Finding, nodes: t.Sequence[str], has_sentence: bool, pictures: Pictures | None) -> Markup:
     """Return a finding of nodes. has_sentence: whether it says what is wrong. pictures: None leaves out picture and remedy."""
     parts = [element("p", finding.what) if has_sentence else ""]
+    parts += [element("p", sentence) for sentence in finding.added]
     parts += [element("p", f"Unless: {' '.join(finding.unless)} Ask for: {finding.ask}")] if finding.unless else []
     parts.append(filled("pre", "\n".join(finding.evidence)))
     parts += [element("p", "Packet: ", element("code", finding.packet))] if finding.packet else []
@@ -251,10 +200,13 @@ def _unclear(now: Fleet) -> t.Iterator[Markup]:
 
 
 def _profiles(now: Fleet) -> t.Iterator[Markup]:
-    needs = (((audit.profile.name, "\n".join(audit.profile.variables)), node) for node, audit in now.audited.items())
-    for (name, variables), nodes in grouped(need for need in needs if need[0][0]).items():
-        summary = element("code", name), element("span", f" {_nodes(len(nodes))}", classes="dim")
-        yield folded(summary, element("pre", variables), element("p", ", ".join(nodes)))
+    """Yield each profile with its nodes, and below it the variables, which may have addresses of one node."""
+    needs = grouped((audit.profile.name, (node, "\n".join(audit.profile.variables))) for node, audit in now.audited.items())
+    for name, of_nodes in needs.items():
+        alike = grouped((variables, node) for node, variables in of_nodes)
+        summary = element("code", name), element("span", f" {_nodes(len(of_nodes))}", classes="dim")
+        listed = (part for text, nodes in alike.items() for part in (element("p", ", ".join(nodes)), filled("pre", text)))
+        yield folded(summary, *listed) if name else Markup()
 
 
 class Pictures:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import typing as t
 
@@ -40,12 +41,13 @@ Value = t.TypeVar("Value")
 
 # docs/schema/audit.json describes them.
 _MODULE = form.record({"module": LINE, "options": form.FIELDS, "task": form.TEXT})
-_OPERATOR = form.record({"operator": LINE, "commands": LINES, "task": form.TEXT})
+_OPERATOR = form.record({"operator": LINE, "commands": LINES, "task": form.TEXT, "profile": LINE._replace(default="")})
 FINDING = {
     **dict.fromkeys(("id", "subject", "what", "packet", "ask", "source"), LINE),
     "state": form.word(*STATES),
     "severity": form.word(*SEVERITIES),
     **dict.fromkeys(("evidence", "unless"), LINES),
+    "added": LINES._replace(default=()),
     "proof": form.word(TWIN, COUNTER, CONFIGURATION, "")._replace(default=""),
     "trace": form.perhaps(form.record(trace_result.WAY)),
     "remedy": form.perhaps(form.either("module", _MODULE, _OPERATOR)),
@@ -151,6 +153,66 @@ class Fleet(t.NamedTuple):
         """The findings that cannot be told, each with its node."""
         return [(node, finding) for node, audit in self.audited.items() for finding in audit.unclear]
 
+    @property
+    def title(self) -> str:
+        """How many findings and groups of them there are, on how many nodes: each report counts like this."""
+        findings = {(node, *finding.key): finding.severity for node, finding in self.present}
+        every = f"{len(self.audited)} audited nodes" if len(self.audited) != 1 else "1 audited node"
+        if not findings:
+            return f"No findings on {every}"
+        numbers = {severity: [*findings.values()].count(severity) for severity in SEVERITIES}
+        counts = ", ".join(counted(number, severity) for severity, number in numbers.items() if number)
+        groups = counted(len(self.groups), "group")
+        return f"{counted(len(findings), 'finding')} ({counts}) in {groups} on {len({key[0] for key in findings})} of {every}"
+
+    @property
+    def remark(self) -> str:
+        """On how many nodes the findings are not all that there may be."""
+        unclear = sum(bool(audit.unclear) for audit in self.audited.values())
+        failed = counted(len(self.failed), "node was", "nodes were")
+        return f"On {counted(unclear, 'node')} some checks cannot tell; {failed} not audited."
+
+    @property
+    def groups(self) -> list[Group]:
+        """The findings of all nodes, the worst first, and of a severity those of most nodes."""
+        groups = grouped(((each.id, _kind(each.subject)), (node, each)) for node, each in self.present)
+        every = [
+            Group(min((each.severity for _node, each in entries), key=SEVERITIES.index), check, kind, entries)
+            for (check, kind), entries in groups.items()
+        ]
+        return sorted(every, key=lambda group: (SEVERITIES.index(group.severity), -len(group.nodes)))
+
+
+class Group(t.NamedTuple):
+    """The findings of a check about one kind of subject, each with the name of its node.
+
+    kind: the subject, such as a link, or "addresses".
+    """
+
+    severity: str
+    id: str
+    kind: str
+    findings: list[tuple[str, Finding]]
+
+    @property
+    def nodes(self) -> list[str]:
+        return [*dict.fromkeys(node for node, _finding in self.findings)]
+
+    @property
+    def alike(self) -> list[tuple[Finding, list[str]]]:
+        """Findings that say the same, each with the names of its nodes."""
+        of_text = grouped((repr(finding), (finding, node)) for node, finding in self.findings)
+        return [(entries[0][0], [node for _finding, node in entries]) for entries in of_text.values()]
+
+
+def _kind(subject: str) -> str:
+    """Return what nodes have in common: a subject that is an address is of one node."""
+    try:
+        ipaddress.ip_network(subject, strict=False)
+    except ValueError:
+        return subject
+    return "addresses"
+
 
 def fleet(results: object) -> Fleet:
     """Return the audits of nodes. results: of datapath_audit by node, or errors of the module. Raises Refused."""
@@ -163,10 +225,15 @@ def fleet(results: object) -> Fleet:
     return audits
 
 
+def document(results: object) -> Data:
+    """Return the results of nodes as the schema has them. Raises Refused."""
+    nodes = {name: {"error": entry} if isinstance(entry, str) else entry for name, entry in _answers(results).items()}
+    return {"format": FORMAT, "nodes": nodes}
+
+
 def as_json(results: object) -> str:
     """Return the results of nodes as JSON, in the format of the schema. Raises Refused."""
-    nodes = {name: {"error": entry} if isinstance(entry, str) else entry for name, entry in _answers(results).items()}
-    return json.dumps({"format": FORMAT, "nodes": nodes}, indent=1) + "\n"
+    return json.dumps(document(results), indent=1) + "\n"
 
 
 def _answers(results: object) -> dict[str, Data | str]:
@@ -220,7 +287,7 @@ def grouped(entries: t.Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
 
 
 def _finding(data: Data) -> Finding:
-    sequences = {name: (*data[name],) for name in ("evidence", "unless")}
+    sequences = {name: (*data[name],) for name in ("evidence", "unless", "added")}
     values = {**data, **sequences, "remedy": _remedy(data["remedy"]) if data["remedy"] else None}
     trace = values.pop("trace")
     return Finding(**values, way=trace_result.way(trace) if trace else None)

@@ -70,7 +70,13 @@ def add(case: Element, name: str, message: str, lines: t.Sequence[str] = (), typ
 
 
 def _lines(finding: Finding) -> list[str]:
-    lines = [f"{finding.subject}: {finding.what}".removeprefix(": "), *finding.unless, *finding.evidence, finding.packet]
+    lines = [
+        f"{finding.subject}: {finding.what}".removeprefix(": "),
+        *finding.added,
+        *finding.unless,
+        *finding.evidence,
+        finding.packet,
+    ]
     if finding.remedy:
         lines += [f"Remedy: {finding.remedy.change}", *finding.remedy.lines]
     return [line for line in (*lines, finding.ask, finding.source) if line]

@@ -3,16 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The audits of nodes as Markdown, for the summary of a job of CI: which nodes have which errors and risks."""
+"""The audits of nodes as Markdown, for the summary of a job of CI: which nodes have which findings."""
 
 from __future__ import annotations
 
 import re
 import typing as t
 
-from .._core.printable import counted
 from . import findings
-from .findings import LOSSES, grouped
+from .findings import grouped
 
 MOST_NODES = 10  # that a row names
 # May have a meaning in Markdown, HTML or on GitHub, which makes a link of each address of the web.
@@ -23,25 +22,16 @@ Row = t.Sequence[str]
 def text(results: object) -> str:
     """Return the summary. Raises Refused."""
     fleet = findings.fleet(results)
-    losses = [
-        ((severity, _linked(finding.id, finding.source), code(finding.subject)), node)
-        for severity in LOSSES
-        for node, finding in fleet.present
-        if finding.severity == severity
+    groups = [
+        ((group.severity, _linked(group.id, group.findings[0][1].source), code(group.kind)), node)
+        for group in fleet.groups
+        for node in group.nodes
     ]
     unclear = (((escaped(finding.id), code(finding.ask)), node) for node, finding in fleet.unclear)
     failed = (((escaped(error),), node) for node, error in fleet.failed.items())
-    lines = [f"# {_title(losses)}", "", f"{counted(len(fleet.audited), 'node was', 'nodes were')} audited."]
-    lines += table(("severity", "check", "subject"), losses)
+    lines = [f"# {fleet.title}", "", fleet.remark, *table(("severity", "check", "subject"), groups)]
     lines += table(("cannot tell", "ask for"), unclear)
     return "\n".join([*lines, *table(("could not be audited because",), failed), ""])
-
-
-def _title(losses: t.Sequence[tuple[Row, str]]) -> str:
-    if not losses:
-        return "No errors and no risks"
-    rows, nodes = (len({*column}) for column in zip(*losses))
-    return f"{counted(rows, 'error or risk', 'errors and risks')} on {counted(nodes, 'node')}"
 
 
 def table(titles: Row, entries: t.Iterable[tuple[Row, str]]) -> list[str]:

@@ -12,7 +12,7 @@ import typing as t
 from . import findings
 
 METRICS = {
-    "kubenode_datapath_finding": "Findings of datapath_audit that are present.",
+    "kubenode_datapath_finding": "Findings of datapath_audit that are present, one for each node, check and subject.",
     "kubenode_datapath_cannot_tell": "Checks of datapath_audit that cannot tell.",
     "kubenode_datapath_audit_timestamp_seconds": "When the node was audited, in seconds since 1970.",
     "kubenode_datapath_not_audited": "Nodes that could not be audited, or whose answer is refused.",

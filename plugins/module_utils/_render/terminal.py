@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""The answer of a trace, and the findings of an audit, as text for a terminal. Lines are not wrapped, so that a rule, a task and
-variables can be copied."""
+"""The answer of a trace, and the findings of an audit, as text for a terminal. Only sentences are wrapped, so that a rule, a task
+and variables can be copied."""
 
 from __future__ import annotations
 
 import itertools
+import textwrap
 import typing as t
 
 from .._audit.suspicion import ERROR, NOTE, RISK
@@ -50,24 +51,24 @@ class Section(t.NamedTuple):
 
 def trace(answer: trace_result.Data, *, colours: bool = False) -> str:
     """Return an answer as text. Raises Refused."""
-    paint = _painter(colours)
+    paint = painter(colours)
     lines = _Writer(paint).lines(trace_result.read(answer))
     explained = form.inside("result.explanation", form.perhaps(EXPLANATION), answer.get("explanation"))
     return _text([*_explained(explained, paint), "", *lines] if explained else lines)
 
 
-def audit(result: findings.Data, *, colours: bool = False) -> str:
-    """Return findings as text. Raises Refused."""
-    return _text(_lines(findings.read(result), _painter(colours)))
+def audit(result: findings.Data, *, colours: bool = False, columns: int = 0, is_wide: bool = False) -> str:
+    """Return findings as text. columns: as for wrapped(). is_wide: whether to say what else the audit knows. Raises Refused."""
+    return wrapped(_lines(findings.read(result), painter(colours), is_wide), columns)
 
 
 def explanation(result: t.Mapping[str, t.Any], *, colours: bool = False) -> str:
     """Return an explanation of what changed, or those of several paths, as text. Raises Refused."""
-    paint = _painter(colours)
+    paint = painter(colours)
     paths = [form.inside("result", EXPLANATION, path) for path in result.get("paths") or [result]]
     lines = [line for number, path in enumerate(paths) for line in (*([""] if number else []), *_explained(path, paint))]
     notes = [Section("Ignored", [[line] for line in result.get("ignored") or ()])]
-    return _text([*lines, *_sections(notes, paint)])
+    return _text([*lines, *sections(notes, paint)])
 
 
 def _explained(path: t.Mapping[str, t.Any], paint: Paint) -> t.Iterator[str]:
@@ -78,28 +79,44 @@ def _explained(path: t.Mapping[str, t.Any], paint: Paint) -> t.Iterator[str]:
         yield from ("", f"{'Packet':<9}{path['packet']}")
         yield from (f"{label:<9}{path['verdict'][label.lower()]}" for label in ("Before", "After"))
     undo = [change["undo"] for change in path["guilty"] if change["undo"]]
-    yield from _labelled("Undo", undo)
+    yield from labelled("Undo", undo)
     if undo and path["is_undone"] is not None:
         yield f"{'':<9}{paint(UNDONE[path['is_undone']], FAINT)}"
 
 
+class Prose(str):
+    """A line of sentences, which may be wrapped."""
+
+    __slots__ = ()
+
+
+def wrapped(lines: t.Iterable[str], columns: int) -> str:
+    """Return lines as text. columns: of the terminal, by which sentences are wrapped; 0 for no terminal."""
+    return "".join(f"{_filled(line, columns) if columns and isinstance(line, Prose) else line}\n" for line in lines)
+
+
+def _filled(line: str, columns: int) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
 def _text(lines: t.Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+    return wrapped(lines, 0)
 
 
-def _painter(colours: bool) -> Paint:
+def painter(colours: bool) -> Paint:
     return (lambda words, colour: f"\x1b[{colour}m{words}\x1b[0m" if words else "") if colours else (lambda words, _colour: words)
 
 
-def _sections(sections: t.Iterable[Section], paint: Paint) -> t.Iterator[str]:
+def sections(sections: t.Iterable[Section], paint: Paint) -> t.Iterator[str]:
     """Yield the lines of each section that has entries: an empty line, its title, and its entries."""
     for section in sections:
         if section.entries:
             yield from ("", paint(section.title, BOLD))
-            yield from (f"  {line}" for entry in section.entries for line in entry)
+            yield from (type(line)(f"  {line}") for entry in section.entries for line in entry)
 
 
-def _labelled(label: str, lines: t.Iterable[str]) -> t.Iterator[str]:
+def labelled(label: str, lines: t.Iterable[str]) -> t.Iterator[str]:
     for number, line in enumerate(lines):
         yield f"{'' if number else label:<9}{line}"
 
@@ -117,7 +134,7 @@ class _Writer:
         note = [self._paint(line.format(rest), FAINT) for line in BELOW if rest]
         steps = [line for title, way in zip(("Packet", "Reply"), answer.way.both) for line in self._path(title, way)]
         remarks = [Section(title, [[line] for line in lines]) for title, lines in passage.remarks(answer).items()]
-        return [*head, *_sections(above, self._paint), *note, *steps, *_sections([*below, *remarks], self._paint)]
+        return [*head, *sections(above, self._paint), *note, *steps, *sections([*below, *remarks], self._paint)]
 
     def _head(self, answer: Answer) -> list[str]:
         way = answer.way
@@ -125,7 +142,7 @@ class _Writer:
         first, *others = way.reasons or [""]
         lines = [f"{outcome} {first}".rstrip(), *others]
         labels = {"Packet": [passage.sent(answer)], "Culprit": self._decider(way), "Node": [str(answer.origin)]}
-        return [*lines, *(line for label, words in labels.items() for line in _labelled(label, filter(None, words)))]
+        return [*lines, *(line for label, words in labels.items() for line in labelled(label, filter(None, words)))]
 
     def _decider(self, way: Way) -> list[str]:
         return [self._paint(f"{way.decider.kind}: {way.decider.text}", RED)] if way.decider else []
@@ -158,7 +175,7 @@ class _Writer:
 
     def _way(self, way: Way) -> list[str]:
         summary = self._paint(way.summary, _colour(way.worst))
-        return [summary, *way.reasons, *_labelled("Culprit", self._decider(way))]
+        return [summary, *way.reasons, *labelled("Culprit", self._decider(way))]
 
     def _verdicts(self, verdicts: t.Sequence[str]) -> str:
         return self._paint(", reply ".join(verdicts), _colour(verdicts[-1])) if verdicts else ""
@@ -208,44 +225,72 @@ def _colour(verdict: str) -> str:
     return TONES[quality(verdict)]
 
 
-def _lines(audit: Findings, paint: Paint) -> t.Iterator[str]:
+def _lines(audit: Findings, paint: Paint, is_wide: bool) -> t.Iterator[str]:
     worst = next((finding.severity for finding in audit.present), "")
     yield paint(audit.counts, SEVERITIES[worst] if worst else YELLOW if audit.unclear or audit.guesses else GREEN)
-    yield from _labelled("Node", filter(None, [str(audit.origin)]))
+    yield from labelled("Node", filter(None, [str(audit.origin)]))
+    details = _Details(audit.profile, is_wide)
     for finding in audit.present:
         yield ""
         yield f"{paint(finding.severity, SEVERITIES[finding.severity])} {paint(finding.title, BOLD)}"
-        yield from (f"  {line}" for line in _details(finding))
-    suspected = Section("Suspected", [_question(finding) for finding in audit.suspected])
-    questions = Section("Cannot tell", [_question(finding) for finding in audit.open])
+        yield from (type(line)(f"  {line}") for line in details.lines(finding))
+    suspected = Section("Suspected", [_question([finding.title], finding) for finding in audit.suspected])
+    alike = findings.grouped(((finding.what, finding.ask), finding) for finding in audit.open)
+    questions = Section("Cannot tell", [_question([each.title for each in group], group[0]) for group in alike.values()])
     guesses = findings.grouped(((guess.unless, guess.ask), guess.id) for guess in audit.guesses)
-    entries = [[f"{', '.join(ids)}: {' '.join(unless)}", f"  ask for: {ask}"] for (unless, ask), ids in guesses.items()]
+    entries = [[Prose(f"{', '.join(ids)}: {' '.join(unless)}"), f"  ask for: {ask}"] for (unless, ask), ids in guesses.items()]
     passing = Section("Passed, unless what is open counts", entries)
-    remarks = {"Assumed": audit.assumed, "Not understood": audit.ignored}
-    of_remarks = [Section(title, [[line] for line in lines]) for title, lines in remarks.items()]
-    yield from _sections([suspected, questions, passing, *of_remarks], paint)
-    yield from _profile(audit.profile, paint)
+    remarks = {"Passed": [", ".join(audit.passed)] * is_wide, "Assumed": audit.assumed, "Not understood": audit.ignored}
+    of_remarks = [Section(title, [[Prose(line)] for line in lines]) for title, lines in remarks.items()]
+    yield from sections([suspected, questions, passing, *of_remarks], paint)
+    yield from _profile(audit, paint)
 
 
-def _details(finding: Finding) -> t.Iterator[str]:
-    yield finding.what
-    yield from _labelled("Unless", [*finding.unless, *[f"ask for: {finding.ask}"] * bool(finding.unless)])
-    yield from _labelled("Evidence", finding.evidence)
-    yield from _labelled("Packet", [finding.packet] * bool(finding.packet))
-    remedy = finding.remedy
-    yield from _labelled("Remedy", [remedy.change if remedy else "none of those that were tried helps"])
-    yield from (f"  {line}" for line in remedy.lines) if remedy else ()
-    yield from _labelled("Source", [finding.source])
+class _Details:
+    """Writes findings, and says a thing once: a sentence about the twin, and a remedy that another finding has, or the profile.
+
+    is_wide: whether to say it each time.
+    """
+
+    def __init__(self, profile: Profile, is_wide: bool) -> None:
+        self._profile, self._is_wide = profile, is_wide
+        self._said: dict[object, str] = {}  # titles of the first findings by what they say
+
+    def lines(self, finding: Finding) -> t.Iterator[str]:
+        yield Prose(finding.what)
+        yield from (Prose(line) for line in finding.added if self._is_first(line, finding))
+        yield from labelled("Unless", [*finding.unless, *[f"ask for: {finding.ask}"] * bool(finding.unless)])
+        yield from labelled("Evidence", finding.evidence)
+        yield from labelled("Packet", [finding.packet] * bool(finding.packet))
+        yield from self._remedy(finding)
+        yield from labelled("Source", [finding.source])
+
+    def _is_first(self, said: object, finding: Finding) -> bool:
+        return self._said.setdefault(said, finding.title) == finding.title or self._is_wide
+
+    def _remedy(self, finding: Finding) -> t.Iterator[str]:
+        remedy, profile = finding.remedy, self._profile
+        if remedy is None:
+            yield from labelled("Remedy", ["none of those that were tried helps"])
+        elif remedy.profile and remedy.profile == profile.name and profile.variables and not self._is_wide:
+            yield from labelled("Remedy", [f"the profile {profile.name}, below"])
+        elif not self._is_first(key := (remedy.change, *remedy.lines), finding):
+            yield from labelled("Remedy", [f"that of {self._said[key]}"])
+        else:
+            yield from labelled("Remedy", [remedy.change])
+            yield from (f"  {line}" for line in remedy.lines)
 
 
-def _question(finding: Finding) -> list[str]:
+def _question(titles: t.Sequence[str], finding: Finding) -> list[str]:
     evidence = [f"  {line}" for line in finding.evidence]
-    return [f"{finding.title}: {finding.what}", *evidence, *[f"  ask for: {finding.ask}"] * bool(finding.ask)]
+    return [Prose(f"{', '.join(titles)}: {finding.what}"), *evidence, *[f"  ask for: {finding.ask}"] * bool(finding.ask)]
 
 
-def _profile(profile: Profile, paint: Paint) -> t.Iterator[str]:
-    """Yield the profile. Its variables are not indented, so that they are YAML."""
+def _profile(audit: Findings, paint: Paint) -> t.Iterator[str]:
+    """Yield the profile. Its variables are not indented, so that they are YAML. Reasons that are findings stand above."""
+    profile = audit.profile
+    said = {finding.what for finding in audit.present}
     yield ""
     yield f"{paint('Profile', BOLD)}: {profile.name or ('cannot tell' if profile.is_open else 'none')}"
-    yield from (f"# {reason}" for reason in profile.reasons)
+    yield from (f"# {reason}" for reason in profile.reasons if reason not in said)
     yield from profile.variables

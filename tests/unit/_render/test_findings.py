@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import typing as t
+from typing import Any
 
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
-from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, fleet_text, terminal
 from unit.audits import OPERATOR, PROFILE, TASK, Result, audit, present, unclear
 
 
@@ -34,6 +35,62 @@ def test_a_finding_has_its_evidence_packet_remedy_and_source() -> None:
         "Profile: eni_policy_routing",
         "# Replies leave by eth1.",
     ]
+
+
+ROLE = {"operator": "eni_policy_routing: {remedy: loose}", "commands": [], "task": "- name: x\n", "profile": "eni_policy_routing"}
+SERVICE = "No Service of the node leads to 10.0.1.11."
+
+
+def test_a_thing_is_said_once() -> None:
+    """One trouble took 45 lines: its task for each finding and once more as the profile, and sentences twice."""
+    findings = [present(remedy=ROLE, added=[SERVICE]), present("risk", "reply", "eth1", remedy=ROLE, added=[SERVICE], what="B.")]
+    result = audit(*findings, profile={**PROFILE, "reasons": ["Strict filtering drops replies.", "B.", "C."]})
+    printed = lines(result)
+    assert len(printed) == 25 and printed.count(f"  {SERVICE}") == 1 and "- name: x" not in "".join(printed)
+    assert printed.count("  Remedy   the profile eni_policy_routing, below") == 2
+    assert [line for line in printed if line.startswith("#")] == ["# C."]
+    wide = terminal.audit(result, is_wide=True)
+    assert wide.count("- name: x") == 2 and "\nPassed\n  both-backends\n" in wide
+
+
+def test_a_remedy_of_several_findings_is_printed_with_the_first_one() -> None:
+    printed = lines(audit(present(), present(subject="eth1"), present(subject="eth2", remedy=OPERATOR)))
+    assert printed.count("    - name: Mend it by rp_filter") == 1
+    assert printed.count("  Remedy   that of rp-strict-asymmetric eth0") == 1
+
+
+def test_open_checks_that_lack_the_same_ask_for_it_once() -> None:
+    printed = lines(audit(unclear("a"), unclear("b"), unclear("c", ask="ip route")))
+    assert printed[printed.index("Cannot tell") + 1 :][:3] == [
+        "  a, b: The subset rules was not read.",
+        "    ask for: ip rule",
+        "  c: The subset rules was not read.",
+    ]
+
+
+def test_sentences_are_wrapped_and_commands_are_not() -> None:
+    long = " ".join(["word"] * 40)
+    remedy = {**OPERATOR, "commands": [long]}
+    printed = terminal.audit(audit(present(what=long, evidence=[long], remedy=remedy)), columns=80).splitlines()
+    assert [line for line in printed if len(line) > 80] == [f"  Evidence {long}", f"    {long}"]
+    assert printed[3:6] == [f"  {' '.join(['word'] * count)}" for count in (15, 15, 10)]
+
+
+def test_a_fleet_has_its_findings_by_check_the_worst_first() -> None:
+    nodes: dict[str, Any] = {f"node{number}": audit(present("risk", "b", "eth1")) for number in range(1, 21)}
+    nodes |= {"node21": audit(present(), unclear()), "node22": audit(profile=PROFILE), "node23": {"msg": "no root"}}
+    printed = fleet_text.text(findings.fleet(nodes)).splitlines()
+    assert printed[:7] == [
+        "21 findings (1 error, 20 risks) in 2 groups on 21 of 22 audited nodes",
+        "On 1 node some checks cannot tell; 1 node was not audited.",
+        "",
+        "error rp-strict-asymmetric eth0: node21",
+        "  Strict filtering drops replies.",
+        "  Remedy   kubenode.datapath.rp_filter",
+        "",
+    ]
+    assert "risk b eth1: 20 nodes: node1, node2, node3, node4, node5, node6, node7, node8 and 12 more" in printed
+    assert printed[-6:] == ["", "Profiles", "  eni_policy_routing: node22", "", "Not audited", "  node23: no root"]
 
 
 def test_the_rest_from_the_profile_on_is_yaml_of_its_variables() -> None:

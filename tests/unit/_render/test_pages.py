@@ -211,7 +211,7 @@ def test_findings_are_grouped_by_check_and_kind_of_subject_errors_first() -> Non
     risk = [present("risk", "pod-rule-missing", f"10.0.0.{number}") for number in range(3)]
     text = audit_page.text({"node1": audit(*risk, present()), "node2": audit(risk[0]), "node3": audit()})
     assert groups(text) == [("error", "rp-strict-asymmetric", "eth0", "1"), ("risk", "pod-rule-missing", "addresses", "2")]
-    assert "<h1>1 error, 1 risk on 2 of 3 nodes</h1>" in text
+    assert "<h1>5 findings (1 error, 4 risks) in 2 groups on 2 of 3 audited nodes</h1>" in text
 
 
 def test_two_runs_are_compared_and_what_cannot_be_told_is_not_gone() -> None:

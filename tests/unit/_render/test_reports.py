@@ -15,7 +15,14 @@ from xml.etree import ElementTree
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.form import Refused
-from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, junit, markdown, prometheus
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import (
+    audit_page,
+    findings,
+    fleet_text,
+    junit,
+    markdown,
+    prometheus,
+)
 from unit.audits import OPERATOR, PROFILE, TRACE, audit, present, unclear
 from unit.schemas import errors
 
@@ -97,13 +104,26 @@ def test_the_metrics_are_read_by_both_formats_to_the_same_samples(reader: str, n
     assert [(sample.name, sample.labels, sample.value) for family in families for sample in family.samples] == expected
 
 
-def test_the_summary_has_errors_and_risks_with_their_nodes() -> None:
+def test_each_report_counts_alike() -> None:
+    """The number of findings is that of the samples, and the groups are those of the page and the rows of the table."""
+    of_one_node = present("risk", "pod-rule-missing", "10.0.0.1"), present("risk", "pod-rule-missing", "10.0.0.2")
+    nodes = {**NODES, "node5": audit(*of_one_node), "node6": audit(of_one_node[0])}
+    title = "7 findings (1 error, 5 risks, 1 note) in 4 groups on 4 of 4 audited nodes"
+    assert len([line for line in metrics(nodes) if line.startswith("kubenode_datapath_finding")]) == 7
+    rows = [line for line in markdown.text(nodes).splitlines() if re.match(r"\| (error|risk|note) ", line)]
+    page = audit_page.text(nodes)
+    assert len(rows) == page.count('class="card group"') == 4
+    texts = [page, markdown.text(nodes), fleet_text.text(findings.fleet(nodes))]
+    assert all(title in text for text in texts)
+
+
+def test_the_summary_has_findings_with_their_nodes() -> None:
     lines = markdown.text(NODES).splitlines()
     source = "https://github.com/aws/amazon-vpc-cni-k8s/issues/231"
     assert lines[:8] == [
-        "# 2 errors and risks on 2 nodes",
+        "# 4 findings (1 error, 2 risks, 1 note) in 3 groups on 2 of 2 audited nodes",
         "",
-        "2 nodes were audited.",
+        "On 2 nodes some checks cannot tell; 2 nodes were not audited.",
         "",
         "| severity | check | subject | nodes |",
         "| --- | --- | --- | --- |",
@@ -117,7 +137,9 @@ def test_the_summary_has_errors_and_risks_with_their_nodes() -> None:
 def test_the_summary_names_ten_nodes_of_a_row() -> None:
     text = markdown.text({f"node{number}": audit(RISK) for number in range(1000)})
     assert "<code>node9</code>, and 990 more |" in text and len(text) < 1000
-    assert markdown.text({"node1": audit()}) == "# No errors and no risks\n\n1 node was audited.\n"
+    assert markdown.text({"node1": audit()}) == (
+        "# No findings on 1 audited node\n\nOn 0 nodes some checks cannot tell; 0 nodes were not audited.\n"
+    )
 
 
 def test_no_text_of_a_node_leaves_its_place() -> None:
