@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Builds the command kubenode-datapath, to the same bytes each time: a wheel, and one file that Python runs.
 
-    packing.py FOLDER    write the wheel, kubenode-datapath.pyz and kubectl-datapath into the folder
+    packing.py FOLDER    write the wheel, kubenode-datapath.pyz, kubectl-datapath and kubectl_complete-datapath into the folder
 
 Both contain kubenode_datapath/, the rooms of plugins/module_utils that it reaches, and the modules of pyroute2 by which a twin
 changes rules and routes. It needs Python 3.11 and pyroute2, and is a build backend (PEP 517) too.
@@ -17,7 +17,9 @@ import importlib
 import importlib.metadata
 import re
 import shutil
+import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +33,7 @@ from kubenode_datapath import archive  # noqa: E402
 
 PACKAGE = archive.PACKAGE
 LIBRARY = "pyroute2"
+MANUAL = "share/man/man1/kubenode-datapath.1"  # in the environment of the wheel, where man finds it
 BY_NAME = ("_parts", "_profiles")
 LICENSE = HERE.parents[1] / "LICENSE"
 # How the command imports the rooms where it lies in the repository. In the package they are beside it.
@@ -45,7 +48,8 @@ def main(folder: Path) -> None:
     program = folder / "kubenode-datapath.pyz"
     program.write_bytes(archive.pack(package()))
     program.chmod(0o755)
-    shutil.copy(program, folder / "kubectl-datapath")
+    for name in ("kubectl-datapath", "kubectl_complete-datapath"):
+        shutil.copy(program, folder / name)
     build_wheel(str(folder))
 
 
@@ -53,7 +57,8 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
     """Write the wheel into a folder, and return its name (PEP 517)."""
     stem = f"{PACKAGE}-{version()}"
     information = f"{stem}.dist-info"
-    files = {**package(), **{f"{information}/{name}": content for name, content in _information().items()}}
+    files = {**package(), f"{stem}.data/data/{MANUAL}": _manual()}
+    files |= {f"{information}/{name}": content for name, content in _information().items()}
     lines = [f"{path},sha256={_digest(content)},{len(content)}" for path, content in sorted(files.items())]
     files[f"{information}/RECORD"] = "\n".join([*lines, f"{information}/RECORD,,", ""]).encode()
     name = f"{stem}-py3-none-any.whl"
@@ -61,6 +66,14 @@ def build_wheel(wheel_directory: str, config_settings: object = None, metadata_d
         for path, content in files.items():  # RECORD is the last one
             wheel.writestr(archive.entry(path), content)
     return name
+
+
+def _manual() -> bytes:
+    """Return the manual page, which the program makes of its own help."""
+    with tempfile.NamedTemporaryFile(suffix=".pyz") as program:
+        program.write(archive.pack(package()))
+        program.flush()
+        return subprocess.run([sys.executable, program.name, "__manual"], check=True, capture_output=True).stdout
 
 
 def version() -> str:

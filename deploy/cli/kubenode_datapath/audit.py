@@ -1,53 +1,168 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command audit: evidence about a node becomes findings, a text and an exit status."""
+"""The command audit: evidence about one node or many becomes findings, a text and an exit status."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
+import textwrap
 import typing as t
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
-from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings, terminal
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import audit_page, findings, fleet_text, terminal
+from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import Findings, Fleet
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend, snapshot_form
 
 from . import installation, output, sources
-from .arguments import ARRIVES, CANNOT_TELL, LOST
+from .arguments import ARRIVES, CANNOT_TELL, ERROR, LIVE, LOST, SEVERITIES, STDIN, TEXT, WIDE, sentence
+
+SECONDS, BYTES = 3600, 8 << 30  # of computation and of memory, to audit one of many nodes
+COLUMNS = 100  # of a text that is not for a terminal
+Data = t.Mapping[str, t.Any]
 
 
 def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
     """Print the findings. Returns the exit status. Raises DatapathError, OSError."""
-    checks = catalogue.chosen(options.checks)
+    if options.lists or options.about:
+        output.show(_explained(options.about) if options.about else _listed())
+        return ARRIVES
+    catalogue.chosen(options.checks)
     installation.prepare_twins()
-    evidence = sources.evidence(options, is_plugin, SUBSETS)
+    if options.prove:
+        build_backend.require_programs()
+    with output.Progress() as tell:
+        nodes = {} if is_plugin or options.node else _nodes(options.evidence)
+        if nodes:
+            results = _of_many(nodes, options, assume, tell)
+        else:
+            tell("reading the evidence")
+            evidence = sources.evidence(options, is_plugin, SUBSETS)
+            results = {evidence.source: all_printable(_result(evidence, options, assume, tell))}
+    if options.html:
+        Path(options.html).write_text(audit_page.text(results), encoding="utf-8")
+    if nodes:
+        output.show(_shown_together(results, options))
+        return _status_together(findings.fleet(results), options.line)
+    (result,) = results.values()
+    output.show(_shown(result, options))
+    return status(findings.read(result), options.line)
+
+
+def _result(
+    evidence: sources.Evidence, options: argparse.Namespace, assume: t.Mapping[str, str], tell: t.Callable[[str], None]
+) -> dict[str, t.Any]:
+    """Raises DatapathError."""
     snapshot_form.check(evidence.snapshot)
-    context = sources.context_of(options)
-    audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own, assume=assume)
-    result = audit_backend.result(audit, process.run)
-    printed = all_printable({**result, "ignored": evidence.ignored})
-    output.show(_shown(printed, options))
-    return status(printed, options.line)
+    context, checks = sources.context_of(options), catalogue.chosen(options.checks)
+    audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own, assume=assume, tell=tell)
+    result = audit_backend.result(audit._replace(again=audit_backend.OF_COMMAND), process.run)
+    return {**result, "ignored": evidence.ignored}
 
 
-def _shown(result: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:
-    if options.json:
-        return json.dumps(result, indent=2) + "\n"
+def _shown(result: Data, options: argparse.Namespace) -> str:
     if options.line:
         return findings.read(result).line(options.line) + "\n"
-    return terminal.audit(result, colours=output.has_colours())
+    if options.format not in (TEXT, WIDE):
+        return output.data(result, options.format)
+    colours, columns = output.has_colours(options.color), output.width()
+    return terminal.audit(result, colours=colours, columns=columns, is_wide=options.format == WIDE)
 
 
-def status(result: t.Mapping[str, t.Any], severity: str | None = None) -> int:
+def _nodes(evidence: t.Sequence[str]) -> dict[str, t.Any]:
+    """Return the evidence of each node by its name, if one place has several; else nothing. Raises Invalid."""
+    (place, *others) = evidence
+    return {} if others or place in (LIVE, STDIN) else pastes_backend.nodes(place)
+
+
+def _of_many(
+    nodes: t.Mapping[str, t.Any], options: argparse.Namespace, assume: t.Mapping[str, str], tell: t.Callable[[str], None]
+) -> dict[str, t.Any]:
+    """Audit each node in a process of its own, as many at once as there are processors. Returns the results by nodes."""
+
+    def of_one(dump: t.Any) -> dict[str, t.Any]:
+        """Return results by nodes, or by an empty name for evidence of one; or why there are none."""
+        try:
+            within = pastes_backend.nodes(dump) if isinstance(dump, str) else {}
+            evidence = {name: sources.of_dump(each, "", "") for name, each in (within or {"": dump}).items()}
+            return {name: _result(each, options, assume, lambda _step: None) for name, each in evidence.items()}
+        except DatapathError as error:
+            return {"": {"msg": sentence(error)}}
+        except OSError as error:
+            return {"": {"msg": f"{error.filename or dump}: {error.strerror or error}"}}
+
+    def bounded(dump: t.Any) -> dict[str, t.Any]:
+        try:
+            return t.cast("dict[str, t.Any]", pastes_backend.within_bounds(lambda: of_one(dump), SECONDS, BYTES))
+        except (pastes_backend.Exceeded, RuntimeError, ValueError) as error:
+            return {"": {"msg": f"The audit failed: {error}"}}
+
+    results: dict[str, t.Any] = {}
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
+        futures = {workers.submit(bounded, dump): name for name, dump in nodes.items()}
+        tell(f"0 of {len(nodes)} audited")
+        for number, future in enumerate(as_completed(futures), 1):
+            tell(f"{number} of {len(nodes)} audited")
+            for node, result in future.result().items():
+                name = node if node and node not in results else "/".join(filter(None, (futures[future], node)))
+                results[name] = all_printable(result)
+    return dict(sorted(results.items()))
+
+
+def _shown_together(results: Data, options: argparse.Namespace) -> str:
+    fleet = findings.fleet(results)
+    if options.line:
+        lines = {node: audit.line(options.line) for node, audit in fleet.audited.items()} | fleet.failed
+        return "".join(f"{node}: {line}\n" for node, line in lines.items())
+    if options.format not in (TEXT, WIDE):
+        return output.data(findings.document(results), options.format)
+    colours, columns = output.has_colours(options.color), output.width()
+    return fleet_text.text(fleet, colours=colours, columns=columns, is_wide=options.format == WIDE)
+
+
+def _status_together(fleet: Fleet, severity: str | None) -> int:
+    """Return the worst status of the nodes; that of an error if none was audited."""
+    statuses = {status(audit, severity) for audit in fleet.audited.values()}
+    unclear = {CANNOT_TELL} if fleet.failed else set[int]()
+    order = (LOST, CANNOT_TELL, ARRIVES)
+    return next((each for each in order if each in statuses | unclear), ERROR) if statuses else ERROR
+
+
+def _listed() -> str:
+    """Return the checks, by their severities and in the order of the catalogue."""
+    checks = sorted(catalogue.CHECKS, key=lambda check: SEVERITIES.index(check.severity))
+    widest = max(len(check.id) for check in checks)
+    return "".join(_filled(f"{check.severity:<6} {check.id:<{widest}}  ", check.trouble, " " * 9) for check in checks)
+
+
+def _explained(word: str) -> str:
+    """Return what the catalogue says of a check. Raises Invalid."""
+    check = catalogue.of_id("--explain", word)
+    severity = check.severity if check.worst == check.severity else f"{check.severity}, at worst {check.worst}"
+    symptoms = [("Seen as", symptom) for symptom in check.symptoms]
+    rows = [("Looks at", check.evidence), *symptoms, ("Remedy", check.remedy), ("Source", check.source)]
+    lines = (_filled(f"{title:<9}", text, " " * 9) for title, text in rows)
+    return f"{severity} {check.id}\n{_filled('', check.trouble, '')}\n{''.join(lines)}"
+
+
+def _filled(start: str, text: str, indent: str) -> str:
+    columns = output.width() or COLUMNS
+    return textwrap.fill(text, columns, initial_indent=start, subsequent_indent=indent, break_long_words=False) + "\n"
+
+
+def status(audit: Findings, severity: str | None = None) -> int:
     """Return the exit status that tells whether a check found a loss of packets, now or later, or cannot tell.
 
     severity: of the findings that count; errors and risks if it is left out.
     """
-    audit = findings.read(result)
     if severity:
         is_lost = any(finding.severity == severity for finding in audit.present)
         is_open = bool(audit.open_checks(severity))

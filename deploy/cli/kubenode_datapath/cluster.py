@@ -15,7 +15,7 @@ import typing as t
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Failure
 
 from . import archive
-from .arguments import IMAGE, SNAPSHOT
+from .arguments import COMMAND, IMAGE, SNAPSHOT
 
 AGENT = "app.kubernetes.io/name=kubenode-agent"  # the label of deploy/kustomize/base/daemonset.yaml
 CONTAINER, CHANGES = "agent", "/run/kubenode-agent/changes"  # of that pod, and the file of kubenode_agent/watch.py
@@ -26,6 +26,7 @@ DEADLINE = 300  # seconds for a command of kubectl
 # On the node, in the namespaces of its process 1: the program comes by standard input, and no file is written.
 ENTER = ("nsenter", "-t", "1", "-m", "-u", "-i", "-n", "-p", "--")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NOT_STARTED = (126, 127)  # statuses of env(1) for a program that cannot be run, or is not there, which kubectl exec passes on
 _STATUS = "command terminated with exit code "
 START = """\
 import os, shutil, sys
@@ -39,7 +40,16 @@ os.execv(sys.executable, [sys.executable, "/proc/self/fd/%d" % program.fileno(),
 def snapshot(options: argparse.Namespace) -> dict[str, t.Any]:
     """Return the snapshot of the node that the options name. Raises Failure."""
     flags = [f"--{name}={value}" for name in ("context", "kubeconfig") if (value := getattr(options, name))]
-    return Kubectl(flags, options.namespace or "").snapshot(options.node, options.image)
+    node = options.node.rpartition("/")[2]  # of node/NAME
+    return Kubectl(flags, options.namespace or "").snapshot(node, options.image)
+
+
+def node_names(words: t.Sequence[str]) -> list[str]:
+    """Return the names of the nodes, to complete a command line; nothing if kubectl cannot tell. words: of that line."""
+    flags = [word for word in words if word.startswith(("--context=", "--kubeconfig="))]
+    with contextlib.suppress(DatapathError):
+        return Kubectl(flags)._run("get", "nodes", "--output=name").stdout.decode().replace("node/", "").split()
+    return []
 
 
 class Pod(t.NamedTuple):
@@ -61,7 +71,10 @@ class Kubectl:
         with contextlib.nullcontext(pod) if pod else self._debugging(node, image or IMAGE) as pod:
             program = ("/usr/bin/env", f"PATH={PATH}", "python3", "-c", START, SNAPSHOT)
             words = ("exec", "--stdin", *pod.namespace, f"--container={pod.container}", pod.name, "--", *ENTER, *program)
-            printed = self._run(*words, stdin=archive.running()).stdout
+            try:
+                printed = self._run(*words, stdin=archive.running()).stdout
+            except NoProgram as error:
+                raise Failure(f"{node} cannot run python3 ({error}). {_by_script(node)}") from None
             changes = self._changes(pod) if pod.container == CONTAINER else {}
         try:
             return {**json.loads(printed), **changes}
@@ -109,8 +122,20 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             raise Failure(f"kubectl {words[0]} did not end within {DEADLINE} s") from None
         if done.returncode:
+            if words[0] == "exec" and done.returncode in NOT_STARTED:
+                raise NoProgram(reason(done.stderr))
             raise Failure(f"kubectl {words[0]} failed: {reason(done.stderr)}")
         return done
+
+
+class NoProgram(Failure):
+    """The node lacks the program that was to be started there."""
+
+
+def _by_script(node: str) -> str:
+    """Return how to read a node without Python."""
+    enter = f"kubectl debug node/{node} -q -i {PROFILE} --image={IMAGE} -- {' '.join(ENTER)} sh"
+    return f"Read it by its shell, and use that file: {COMMAND} commands | {enter} > {node}.txt; {COMMAND} audit {node}.txt"
 
 
 def reason(printed: bytes) -> str:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import typing as t
 
@@ -31,7 +30,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
 )
 
 from . import installation, output, sources
-from .arguments import ARRIVES, CANNOT_TELL, LIVE, LOST, STDIN
+from .arguments import ARRIVES, CANNOT_TELL, LIVE, LOST, STDIN, TEXT
 
 
 def run(options: argparse.Namespace, assume: t.Mapping[str, str]) -> int:
@@ -42,13 +41,17 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str]) -> int:
     described = packet_text.options(" ".join(options.packet)) if options.packet else None
     if described:
         names.check(described)
-    before, after, ignored = _states(options, str((described or {}).get("interface") or ""))
-    packets = [entrance.packet(described, before)] if described else lost_paths_backend.since(before, after, assume, process.run)
-    explained = [explain_backend.explain(before, after, each, assume, process.run) for each in packets]
+    with output.Progress() as tell:
+        tell("comparing two states of the node")
+        before, after, ignored = _states(options, str((described or {}).get("interface") or ""))
+        packets = (
+            [entrance.packet(described, before)] if described else lost_paths_backend.since(before, after, assume, process.run)
+        )
+        explained = [explain_backend.explain(before, after, each, assume, process.run) for each in packets]
     result = explanation.plain(explained, is_one=described is not None)
     printed = all_printable({**result, "ignored": ignored})
-    text = terminal.explanation(printed, colours=output.has_colours())
-    output.show(json.dumps(printed, indent=2) + "\n" if options.json else text)
+    text = terminal.explanation(printed, colours=output.has_colours(options.color))
+    output.show(text if options.format == TEXT else output.data(printed, options.format))
     return _status(explained)
 
 

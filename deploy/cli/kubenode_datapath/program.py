@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
-import re
 import signal
 import sys
 import traceback
@@ -17,25 +17,19 @@ import typing as t
 from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import version
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid, MissingProgram
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import commands_script
 
-from . import arguments, cluster, completion, output
-from .arguments import AUDIT, COMPLETION, ERROR, EXPLAIN, PLUGIN, SCRIPT, SNAPSHOT
+from . import arguments, cluster, completion, manual, output
+from .arguments import AUDIT, COMPLETER, COMPLETION, ERROR, EXPLAIN, MANUAL, PLUGIN, SCRIPT, SNAPSHOT
 
-# What the command line calls options of the modules datapath_trace and datapath_audit, in errors.
-NAMES = {
-    "assume": "--assume",
-    "checks": "--check",
-    "commands": "--command",
-    "dump": "EVIDENCE",
-    "earlier": "BEFORE",
-    "finding": "--finding",
-    "node": "--node",
-    "packet": "PACKET",
-    "snapshot": "EVIDENCE",
-}
+LISTS = f". {arguments.COMMAND} audit --list prints all checks"
+HINTS = {"checks": LISTS, "finding": LISTS, "--explain": LISTS}  # behind an error, by the option
+ELSEWHERE = (
+    f"Install it, or read the node here by {arguments.COMMAND} snapshot > node.json, and use that file on a machine that has it;"
+    " audit --no-prove does without it, and cannot tell what a packet decides"
+)
 
 
 def main(words: t.Sequence[str] | None = None) -> int:
@@ -47,8 +41,9 @@ def main(words: t.Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT  # as a shell says it
     except Invalid as error:
-        name = re.sub(r"^\w+", lambda word: NAMES.get(word[0], word[0]), error.option)
-        return _failed(str(error.renamed(name)))
+        return _failed(f"{arguments.sentence(error)}{HINTS.get(error.option.partition('[')[0], '')}")
+    except MissingProgram as error:
+        return _failed(f"{error}. {ELSEWHERE}")
     except DatapathError as error:
         return _failed(str(error))
     except OSError as error:
@@ -73,6 +68,11 @@ def _failed(sentence: str) -> int:
 
 def _run(words: t.Sequence[str], is_plugin: bool) -> int:
     parser = arguments.parser(is_plugin, version.COLLECTION)
+    if os.path.basename(sys.argv[0]).startswith(COMPLETER):
+        return _complete(arguments.parser(True, version.COLLECTION), words)
+    if [*words] == [MANUAL]:
+        output.show(manual.page(parser, version.COLLECTION))
+        return 0
     options = arguments.parsed(parser, arguments.completed(words) if is_plugin else words)
     if options.command == COMPLETION:
         output.show(completion.script(options.shell, parser, arguments.COMMAND))
@@ -97,6 +97,13 @@ def _run(words: t.Sequence[str], is_plugin: bool) -> int:
     return trace.run(options, assume, is_plugin)
 
 
+def _complete(parser: arguments.Parser, words: t.Sequence[str]) -> int:
+    """Print what completes a command line of the plugin, as kubectl asks for it, which passes the words behind the plugin's."""
+    nodes = functools.partial(cluster.node_names, words)
+    output.show("\n".join([*completion.candidates(parser, words, nodes), completion.NO_FILES, ""]))
+    return 0
+
+
 def _refuse_other_systems() -> None:
     if sys.platform != "linux":
         raise DatapathError(
@@ -107,8 +114,8 @@ def _refuse_other_systems() -> None:
 
 def _snapshot(options: argparse.Namespace, is_plugin: bool) -> int:
     text = json.dumps(cluster.snapshot(options) if is_plugin else _this_node()) + "\n"
-    if options.output:
-        Path(options.output).write_text(text)
+    if options.file:
+        Path(options.file).write_text(text)
     else:
         output.show(text)
     return 0

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import typing as t
 from pathlib import Path
@@ -28,7 +27,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._trace import (
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer
 
 from . import installation, output, sources
-from .arguments import ARRIVES, CANNOT_TELL, LOST, STDIN
+from .arguments import ARRIVES, CANNOT_TELL, JSON, LOST, MERMAID, STDIN, YAML
 from .sources import Evidence, context_of
 
 
@@ -38,7 +37,9 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     while not is_plugin and _has_evidence(options):
         options.evidence.append(options.packet.pop(0))
     audit_backend.refuse_both(" ".join(options.packet), options.finding)
-    traced, evidence = (_repeated if options.finding else _traced)(options, assume, is_plugin)
+    with output.Progress() as tell:
+        tell("reading the evidence, and sending the packet through a copy of the node")
+        traced, evidence = (_repeated if options.finding else _traced)(options, assume, is_plugin)
     node = Origin.of(evidence.snapshot)._asdict()
     answer = all_printable({**traced.plain(), "node": node, "ignored": evidence.ignored})
     if options.html:
@@ -78,11 +79,11 @@ def _about(options: argparse.Namespace, evidence: Evidence) -> dict[str, t.Any]:
 
 
 def _shown(answer: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:
-    if options.json:
-        return json.dumps(answer, indent=2) + "\n"
-    if options.mermaid:
+    if options.format == MERMAID:
         return mermaid.diagram(answer)
-    return terminal.trace(answer, colours=output.has_colours())
+    if options.format in (JSON, YAML):
+        return output.data(answer, options.format)
+    return terminal.trace(answer, colours=output.has_colours(options.color))
 
 
 def status(answer: Answer) -> int:

@@ -368,7 +368,7 @@ def test_a_second_build_and_that_of_pip_are_the_same_to_the_byte(built: Path, tm
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--disable-pip-version-check", f"--wheel-dir={tmp_path}", CLI], check=True)
     names = sorted(path.name for path in built.iterdir())
-    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 3
+    assert names == sorted(path.name for path in again.iterdir()) and len(names) == 4
     assert all((built / name).read_bytes() == (again / name).read_bytes() for name in names)
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.read_bytes() == (built / wheel.name).read_bytes()

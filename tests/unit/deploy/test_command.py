@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import io
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +22,11 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "deploy/cli"))
 
-from kubenode_datapath import arguments, audit, cluster, completion, program, trace  # noqa: E402
+from kubenode_datapath import arguments, audit, cluster, completion, output, program, trace  # noqa: E402
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import option  # noqa: E402
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure, Invalid  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._parts import (  # noqa: E402
     ebtables_cleanup,
     link_addresses,
@@ -31,7 +34,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._parts import ( 
     policy_routes,
     rp_filter,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import MOST_OF_LINE, read  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Way  # noqa: E402
 from unit import audits  # noqa: E402
 
@@ -80,7 +83,7 @@ def test_the_exit_status_says_that_chance_decides() -> None:
     ],
 )
 def test_the_exit_status_of_an_audit_says_whether_packets_are_lost(findings: list[dict[str, Any]], status: int) -> None:
-    assert audit.status(audits.audit(*findings)) == status
+    assert audit.status(read(audits.audit(*findings))) == status
 
 
 def test_the_words_of_the_context_are_those_of_the_module() -> None:
@@ -96,7 +99,7 @@ def test_the_words_of_the_context_are_those_of_the_module() -> None:
         (["trace", "bundle.tgz"], "kubenode-datapath trace: the following arguments are required: PACKET. "),
         (["trace", "--finding", "path-lost"], "kubenode-datapath trace: the following arguments are required: EVIDENCE. "),
         (["trace", "--json", "--mermaid", "x", PACKET], "kubenode-datapath trace: argument --mermaid: not allowed with"),
-        (["trace", "--js", "x", PACKET], "kubenode-datapath: unrecognized arguments: --js. "),
+        (["trace", "--js", "x", PACKET], "kubenode-datapath: unrecognized arguments: --js; did you mean --json? "),
         (["trace", "--assume", "rp_filter:eth0", "x", PACKET], "kubenode-datapath: --assume must be FACT=VALUE, such as "),
         (["audit"], "kubenode-datapath audit: the following arguments are required: EVIDENCE. "),
         (["audit", "--cloud", "gcp", "x"], "kubenode-datapath audit: argument --cloud: invalid choice: 'gcp'"),
@@ -124,7 +127,11 @@ def test_wrong_words_are_an_error_in_one_line(words: list[str], sentence: str, c
         (["trace", "/nowhere", "--finding", "path-lost", PACKET], "--finding must be left out if a packet is given"),
         (["trace", "/nowhere", "tcp 10.0.0.1 > 10.0.0.2"], "PACKET.destination_port must be a port"),
         (["audit", "/nowhere"], "EVIDENCE must be a folder or archive that can be read"),
-        (["audit", "--check", "strict", "/nowhere"], "--check[0] must be a severity or an id: one of error, risk, note, "),
+        (
+            ["audit", "--check", "strict", "/nowhere"],
+            "--check[0] must be error, risk, note or the id of a check, such as firewalld-strict-ipv6, rp-strict-asymmetric,",
+        ),
+        (["audit", "--explain", "rp-strikt"], "--explain must be the id of a check, such as rp-strict-at-boot, "),
         (["trace", "/dev", "--command", "rm -rf /", PACKET], "--command[0] must be a command of one of ip, "),
     ],
 )
@@ -174,6 +181,8 @@ def test_several_words_are_one_packet_and_a_value_may_be_repeated() -> None:
         (["trace", "--node", "node1", PACKET], "trace"),
         ([PACKET, "--node=node1", "--image", "busybox"], "trace"),
         (["audit", "--node", "node1", "--check", "error"], "audit"),
+        (["audit", "node1", "-n", "kube-system", "-o", "json"], "audit"),
+        (["trace", "node1", PACKET, "-o", "yaml"], "trace"),
         (["snapshot", "--node", "node1"], "snapshot"),
     ],
 )
@@ -195,7 +204,8 @@ def test_an_error_of_kubectl_says_what_the_node_said(printed: bytes, reason: str
 
 
 OF_CONTEXT = ["--cloud", "--cni", "--pod-range", "--probe-mode", "--service-range"]
-OPTIONS = sorted(["--assume", "--command", "--finding", "--help", "--html", "--json", "--mermaid", "--node", "-h", *OF_CONTEXT])
+OF_OUTPUT = ["--color", "--html", "--json", "--mermaid", "--output", "-o"]
+OPTIONS = sorted(["--assume", "--command", "--finding", "--help", "--node", "-h", *OF_OUTPUT, *OF_CONTEXT])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +216,12 @@ OPTIONS = sorted(["--assume", "--command", "--finding", "--help", "--html", "--j
         (["--v"], ["--version"]),
         (["trace", "-"], OPTIONS),
         (["trace", "x", "--js"], ["--json"]),
-        (["audit", "x", "--c"], ["--check", "--cloud", "--cni"]),
+        (["audit", "x", "--c"], ["--check", "--cloud", "--cni", "--color"]),
+        (["audit", "--check", "rp-strict-as"], ["rp-strict-asymmetric"]),
+        (["audit", "--explain", "er"], []),
+        (["audit", "--check", "er"], ["error"]),
+        (["trace", "x", "--cni", "c"], ["calico", "cilium"]),
+        (["audit", "x", "-o", ""], ["json", "text", "wide", "yaml"]),
         (["trace", "x"], []),
         (["snapshot", "--o"], ["--output"]),
         (["completion", ""], ["bash", "fish", "zsh"]),
@@ -217,6 +232,94 @@ def test_bash_completes_what_the_parser_takes(words: list[str], completed: list[
     run = 'eval "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _kubenode_datapath; echo "${COMPREPLY[*]}"'
     result = subprocess.run(["bash", "-c", run, script, arguments.COMMAND, *words], capture_output=True, text=True, check=True)
     assert sorted(result.stdout.split()) == completed and not result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (["a"], ["audit"]),
+        (["audit", "node"], ["node7", "node8"]),
+        (["audit", "node7", "--explain", "rp-strict-as"], ["rp-strict-asymmetric"]),
+        (["audit", "node7", "-o", "j"], ["json"]),
+        (["audit", "node7", "--im"], ["--image"]),
+        (["nothing", ""], []),
+    ],
+)
+def test_kubectl_completes_the_words_of_its_plugin(
+    words: list[str], completed: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/kubectl_complete-datapath", *words])
+    monkeypatch.setattr(cluster, "node_names", lambda _words: ["node7", "node8"])
+    assert program.main() == 0
+    assert capsys.readouterr().out.splitlines() == [*completed, ":4"]
+
+
+def test_each_help_has_examples_that_the_parser_takes() -> None:
+    of_host = arguments.parser(False, "1")
+    for whole in (of_host, arguments.parser(True, "1")):
+        of_commands = arguments.commands_of(whole)
+        assert [*of_commands][:2] == ["audit", "trace"], "the order of the README"
+        for command in (whole, *of_commands.values()):
+            examples = [line for line in (command.epilog or "").splitlines() if line.startswith("  ")]
+            assert examples
+            for example in examples:
+                words = re.match(r"(?:'[^']*'|[^'|<>)#])*", example.partition("datapath ")[2])
+                parser = of_host if arguments.COMMAND in example else whole
+                assert words and arguments.parsed(parser, shlex.split(words[0]))
+
+
+def test_the_manual_page_has_each_command_and_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main([arguments.MANUAL]) == 0
+    page = capsys.readouterr().out
+    assert all(f"\n.SS {command}\n" in page for command in arguments.COMMANDS)
+    assert all(option.replace("-", r"\-") in page for option in OPTIONS)
+    rendered = subprocess.run(["man", "-l", "--warnings", "-"], input=page, capture_output=True, text=True, check=False)
+    assert not rendered.stderr, "groff has no warning"
+
+
+@pytest.mark.parametrize(
+    ("when", "variables", "expected"),
+    [
+        ("auto", {}, False),
+        ("auto", {"FORCE_COLOR": "1"}, True),
+        ("auto", {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ("always", {"NO_COLOR": "1"}, True),
+        ("never", {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colours_are_as_asked_for(when: str, variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert output.has_colours(when) == expected
+
+
+def test_data_as_yaml_is_what_json_has() -> None:
+    yaml = pytest.importorskip("yaml")
+    result = audits.audit(audits.present(), audits.unclear(), profile=audits.PROFILE)
+    value = {**result, "odd": [[], {}, [["a: b", None], [{"x": {"y": [1]}}]], "- no", "\n"], "empty": {}}
+    assert yaml.safe_load(output.data(value, arguments.YAML)) == value == json.loads(output.data(value, arguments.JSON))
+
+
+def test_a_check_is_explained_by_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["audit", "--list"]) == 0
+    listed = capsys.readouterr().out
+    assert all(check.id in listed for check in catalogue.CHECKS) and max(map(len, listed.splitlines())) <= audit.COLUMNS
+    assert program.main(["audit", "--explain", "rp-strict-asymmetric"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    check = next(check for check in catalogue.CHECKS if check.id == "rp-strict-asymmetric")
+    assert all(text in words for text in (check.trouble, check.evidence, check.remedy, check.source, *check.symptoms))
+
+
+def test_a_machine_without_nft_is_told_of_the_snapshot(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(audit.build_backend, "NFT", ("no-such-nft", "nftables"))
+    assert program.main(["audit", "live"]) == arguments.ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no-such-nft (package nftables)" in line and "kubenode-datapath snapshot > node.json" in line
+    assert "_on_controller" not in line
 
 
 def test_each_shell_has_each_option_and_command() -> None:
@@ -272,14 +375,14 @@ def test_options_that_ansible_refuses_are_refused(part: Any, options: dict[str, 
     ],
 )
 def test_a_monitor_gets_the_status_of_one_severity(findings: list[dict[str, Any]], severity: str, status: int) -> None:
-    assert audit.status(audits.audit(*findings), severity) == status
+    assert audit.status(read(audits.audit(*findings)), severity) == status
 
 
 def test_node_problem_detector_starts_the_command_as_it_is() -> None:
     """The custom plugin of node-problem-detector: docs/custom_plugin_monitor.md there."""
     folder = Path(__file__).resolve().parents[3] / "deploy/node-problem-detector"
     monitor = json.loads((folder / "kubenode-datapath.json").read_text())
-    assert monitor["plugin"] == "custom" and monitor["pluginConfig"]["max_output_length"] == findings.MOST_OF_LINE
+    assert monitor["plugin"] == "custom" and monitor["pluginConfig"]["max_output_length"] == MOST_OF_LINE
     parser = arguments.parser(False, "0.1.0")
     severities = {rule["type"]: parser.parse_args(rule["args"]).line for rule in monitor["rules"]}
     assert severities == {"permanent": "error", "temporary": "risk"}
@@ -287,6 +390,7 @@ def test_node_problem_detector_starts_the_command_as_it_is() -> None:
     assert [rule["condition"] for rule in monitor["rules"] if rule["type"] == "permanent"] == [*conditions]
 
 
+NO_PYTHON = "*exec*) cat > /dev/null; echo \"env: 'python3': No such file or directory\" >&2; exit 127"
 KUBECTL = """#!/bin/sh
 case "$*" in
 *"get pods"*) echo '{"items": [{"metadata": {"namespace": "kubenode-datapath", "name": "agent-x"}}]}';;
@@ -308,3 +412,14 @@ def test_a_snapshot_by_the_agent_has_what_it_saw_change(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cluster.archive, "running", lambda: b"program")
     assert cluster.Kubectl([]).snapshot("node7") == {"format": 1, "unread": [], **changes}
+
+
+def test_a_node_without_python_is_named_with_the_way_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "kubectl").write_text(KUBECTL.replace('*exec*) cat > program; echo \'{"format": 1, "unread": []}\'', NO_PYTHON))
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(cluster.archive, "running", lambda: b"program")
+    with pytest.raises(
+        Failure, match=r"^node7 cannot run python3 \(env: .python3.*\)\. .*kubenode-datapath commands \| kubectl debug"
+    ):
+        cluster.Kubectl([]).snapshot("node7")
