@@ -10,68 +10,16 @@ import typing as t
 
 from .._core.printable import counted
 from .._trace.answer import Way
-from . import findings, trace_page
+from . import findings, group_page, trace_page
 from .findings import ERROR, RISK, SEVERITIES, Finding, Findings, Fleet, Group, grouped
 from .markup import Markup, document, element, filled, folded, headline, joined, section, tag
 from .stylesheet import BAD, GOOD, OPEN
 
 MOST = 1_000_000  # characters of the pictures of a page
 TONES = {ERROR: BAD, RISK: OPEN}
+LEVELS = {severity: f"{severity}s" for severity in SEVERITIES}
 NEW, GONE, STILL = "new", "gone", "still"  # since an earlier run
 MOST_WHOLE = 20  # findings of a group with remedy and picture; those of further nodes are in the JSON
-STYLE = """
-.controls { display: flex; flex-wrap: wrap; gap: .5rem 1.2rem; align-items: center; margin-top: 1.2rem; }
-.controls input[type=search] { flex: 1 1 14rem; max-width: 100%; }
-.controls input, .controls select, .controls button { padding: .35rem .6rem; font: inherit; color: inherit;
-  background: var(--panel); border: 1px solid var(--edge); border-radius: 8px; }
-#groups { margin-top: .8rem; }
-.group > summary { display: flex; flex-wrap: wrap; gap: .2rem .8rem; align-items: baseline; }
-.group > summary::before { content: "\u25b8"; color: var(--dim); }
-.group[open] > summary::before { content: "\u25be"; }
-.group > summary .count { margin-left: auto; color: var(--dim); }
-.group > p, .node-finding, .node-finding > * + * { margin-top: .6rem; }
-.node-finding summary { color: var(--dim); }
-[hidden]:not(:has(:target)) { display: none !important; }
-.group:has(:target) { display: block; }
-@media print {
-  .controls { display: none; }
-  .group { break-inside: auto; }
-  .node-finding > p { break-after: avoid; }
-}
-"""
-# Filters and sorts the groups. Without it, all are shown, in the order of their severities.
-SCRIPT = """
-const groups = [...document.querySelectorAll('.group')], list = document.getElementById('groups');
-const text = document.getElementById('text'), order = document.getElementById('order');
-const boxes = [...document.querySelectorAll('.controls input[type=checkbox]')];
-const severities = boxes.map(box => box.value);
-const words = new Map(groups.map(group => [group, group.textContent.toLowerCase()]));
-const keys = {
-  severity: group => [severities.indexOf(group.dataset.severity), -group.dataset.nodes],
-  nodes: group => [-group.dataset.nodes, severities.indexOf(group.dataset.severity)],
-  check: group => [group.dataset.check, group.dataset.subject],
-};
-function show() {
-  const wanted = text.value.toLowerCase().split(' ').filter(Boolean);
-  const chosen = boxes.filter(box => box.checked).map(box => box.value);
-  for (const group of groups) {
-    group.hidden = !chosen.includes(group.dataset.severity) || !wanted.every(word => words.get(group).includes(word));
-  }
-}
-function sort() {
-  const key = keys[order.value];
-  const compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
-  groups.sort((a, b) => compare(key(a)[0], key(b)[0]) || compare(key(a)[1], key(b)[1]));
-  list.append(...groups);
-}
-document.querySelector('.controls').hidden = false;
-text.addEventListener('input', show);
-boxes.forEach(box => box.addEventListener('change', show));
-order.addEventListener('change', sort);
-document.getElementById('unfold').addEventListener('click', () => {
-  for (const folded of document.querySelectorAll('.group:not([hidden]), .group:not([hidden]) details')) folded.open = true;
-});
-"""
 Key = tuple[str, str]  # id and subject
 
 
@@ -80,7 +28,7 @@ def text(results: object, earlier: object = None) -> str:
     now = findings.fleet(results)
     before = None if earlier is None else findings.fleet(earlier)
     head = headline(now.title, _tone(now), element("p", now.remark))
-    return document(now.title, [head], _sections(now, before), STYLE, SCRIPT)
+    return document(now.title, [head], _sections(now, before), group_page.STYLE, group_page.SCRIPT)
 
 
 def _tone(now: Fleet) -> str:
@@ -105,8 +53,8 @@ def _keys(audit: Findings | None) -> dict[Key, None]:
 
 def _sections(now: Fleet, before: Fleet | None) -> t.Iterator[Markup]:
     groups, pictures, fresh = now.groups, Pictures(), _fresh(now, before)
-    yield _controls() if groups else Markup()
-    yield element("div", *(_group(group, fresh, before is not None, pictures) for group in groups), attributes={"id": "groups"})
+    yield group_page.controls(LEVELS, ("severity", "nodes", "check"), "Filter by node, check, address") if groups else Markup()
+    yield group_page.listed(_group(group, fresh, before is not None, pictures) for group in groups)
     yield section("Gone since the earlier run", *_gone(now, before)) if before else Markup()
     yield section("What cannot be told", *_unclear(now))
     yield section("Which profile the nodes need", *_profiles(now))
@@ -118,26 +66,9 @@ def _failed(run: Fleet) -> t.Iterator[Markup]:
     yield from (element("p", element("b", node), f": {error}") for node, error in run.failed.items())
 
 
-def _controls() -> Markup:
-    boxes = "".join(f'<label><input type="checkbox" value="{severity}" checked> {severity}s</label>' for severity in SEVERITIES)
-    orders = "".join(f'<option value="{key}">{key}</option>' for key in ("severity", "nodes", "check"))
-    return Markup(
-        '<div class="controls" hidden><input type="search" id="text" placeholder="Filter by node, check, address"'
-        f' aria-label="Filter">{boxes}<label>Sort by <select id="order">{orders}</select></label>'
-        '<button type="button" id="unfold">Unfold all</button></div>'
-    )
-
-
 def _group(group: Group, fresh: t.Container[tuple[str, Key]], is_compared: bool, pictures: Pictures) -> Markup:
     is_new = all((node, finding.key) in fresh for node, finding in group.findings)
     change = (NEW if is_new else STILL) if is_compared else ""
-    summary = [
-        tag(group.severity, TONES.get(group.severity, GOOD)),
-        element("code", group.id),
-        element("b", group.kind),
-        tag(change, OPEN) if change else "",
-        element("span", _nodes(len(group.nodes)), classes="count"),
-    ]
     first = group.findings[0][1]
     sentence = first.what if len({finding.what for _node, finding in group.findings}) == 1 else ""
     entries = [
@@ -145,9 +76,8 @@ def _group(group: Group, fresh: t.Container[tuple[str, Key]], is_compared: bool,
         for number, (finding, nodes) in enumerate(group.alike)
     ]
     body = [filled("p", sentence), *entries, element("p", _source(first.source), classes="dim")]
-    data = {"severity": group.severity, "nodes": str(len(group.nodes)), "check": group.id, "subject": group.kind}
-    attributes = {f"data-{name}": value for name, value in data.items()}
-    return folded(summary, *body, classes="card group", attributes=attributes)
+    tones = TONES.get(group.severity, GOOD), OPEN
+    return group_page.Group(group.severity, group.id, group.kind, group.nodes, tones, change).shown(*body)
 
 
 def _marked(finding: Finding, nodes: t.Sequence[str], fresh: t.Container[tuple[str, Key]]) -> list[str]:
@@ -167,7 +97,7 @@ def _finding(finding: Finding, nodes: t.Sequence[str], has_sentence: bool, pictu
     if finding.remedy and pictures:
         parts.append(element("p", "Remedy: ", element("b", finding.remedy.change)))
         parts.append(filled("pre", "\n".join(finding.remedy.lines)))
-    return folded([", ".join(nodes)], *parts, classes="node-finding", is_open=len(nodes) > 1)
+    return folded([", ".join(nodes)], *parts, classes="", is_open=len(nodes) > 1)
 
 
 def _source(url: str) -> Markup:

@@ -11,7 +11,7 @@ import typing as t
 from functools import partial
 
 from .._core.printable import counted
-from . import terminal
+from . import findings, terminal
 from .findings import Fleet, Group, grouped
 from .terminal import BOLD, SEVERITIES, Paint, Section
 
@@ -26,12 +26,19 @@ def text(fleet: Fleet, *, colours: bool = False, columns: int = 0, is_wide: bool
     return terminal.wrapped(_lines(fleet, terminal.painter(colours), named), columns)
 
 
+def of_results(results: object, *, colours: bool = False) -> str:
+    """Return the text of results by nodes. Raises Refused."""
+    return text(findings.fleet(results), colours=colours)
+
+
+def place(page: str) -> str:
+    """Return the line that ends a run: where its report is."""
+    return f"Report: {page}"
+
+
 def _lines(fleet: Fleet, paint: Paint, named: Named) -> t.Iterator[str]:
+    """Yield what is open first and what counts last, where a terminal shows it at the end of a run."""
     groups = fleet.groups
-    yield paint(fleet.title, SEVERITIES[groups[0].severity] if groups else terminal.GREEN)
-    yield terminal.Prose(fleet.remark)
-    for group in groups:
-        yield from ("", *_group(group, paint, named))
     unclear = grouped(((each.ask, each.id), node) for node, each in fleet.unclear)
     asks = grouped((ask, (check, nodes)) for (ask, check), nodes in unclear.items())
     open_checks = [[f"{', '.join(dict(checks))}: {named(_union(checks))}", f"  ask for: {ask}"] for ask, checks in asks.items()]
@@ -39,19 +46,31 @@ def _lines(fleet: Fleet, paint: Paint, named: Named) -> t.Iterator[str]:
     profiles = [[f"{name}: {named(nodes)}"] for name, nodes in needs.items() if name]
     failed = grouped((error, node) for node, error in fleet.failed.items())
     not_audited = [[f"{named(nodes)}: {error}"] for error, nodes in failed.items()]
-    sections = {"Cannot tell": open_checks, "Profiles": profiles, "Not audited": not_audited}
-    yield from terminal.sections([Section(title, entries) for title, entries in sections.items()], paint)
+    sections = {
+        "Cannot tell": open_checks,
+        "Not audited": not_audited,
+        "Profiles": profiles,
+        "What was found": [[*_finding(group, paint)] for group in groups],
+        "On which nodes": [[f"{_title(group, paint)}: {named(group.nodes)}"] for group in groups],
+    }
+    yield from [*terminal.sections([Section(title, entries) for title, entries in sections.items()], paint), ""][1:]
+    yield paint(fleet.title, SEVERITIES[groups[0].severity] if groups else terminal.GREEN)
+    yield terminal.Prose(fleet.remark)
 
 
-def _group(group: Group, paint: Paint, named: Named) -> t.Iterator[str]:
-    """Yield a finding of several nodes; sentence and evidence of the first one, where they differ."""
+def _title(group: Group, paint: Paint) -> str:
+    title = " ".join(filter(None, (group.id, group.kind)))
+    return f"{paint(group.severity, SEVERITIES[group.severity])} {paint(title, BOLD)}"
+
+
+def _finding(group: Group, paint: Paint) -> t.Iterator[str]:
+    """Yield a finding of several nodes; the sentence and the remedy are those of the first node where they differ."""
     alike = group.alike
     first, _nodes = alike[0]
-    title = " ".join(filter(None, (group.id, group.kind)))
-    yield f"{paint(group.severity, SEVERITIES[group.severity])} {paint(title, BOLD)}: {named(group.nodes)}"
+    yield _title(group, paint)
     yield terminal.Prose(f"  {first.what}")
     if len(alike) > 1:
-        yield f"  The findings of these nodes differ in {counted(len(alike), 'text')}; this is that of {group.nodes[0]}."
+        yield f"  That is the text of {group.nodes[0]}; further nodes have {counted(len(alike) - 1, 'more text')}."
     yield from (f"  {line}" for line in terminal.labelled("Remedy", [first.remedy.change] if first.remedy else []))
 
 

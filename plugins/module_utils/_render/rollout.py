@@ -14,8 +14,9 @@ import typing as t
 from xml.etree.ElementTree import Element
 
 from .._core.printable import all_printable, in_one_line
-from . import junit, markdown
-from .markup import Markup, document, element, filled, folded, headline, section, tag
+from . import group_page, junit, markdown
+from .findings import grouped
+from .markup import Markup, document, element, filled, folded, headline
 from .stylesheet import BAD, GOOD, OPEN
 
 Data = t.Mapping[str, t.Any]
@@ -65,30 +66,49 @@ def as_markdown(data: Data) -> str:
 
 
 def as_page(data: Data) -> str:
-    """Write a page of HTML: a headline in the colour of the worst node, and a section with one entry for each node."""
+    """Write a page of HTML: a headline in the colour of the worst node, and equal nodes as groups, those that failed first."""
     versions = (
         f"kubenode.datapath {data['collection']}, ansible-core {data['ansible']}, from {data['started']} to {data['ended']}"
     )
-    tone = _tone(*(node["state"] for _name, node in _nodes(data)))
-    nodes = section("Nodes", *(_node(name, node) for name, node in _nodes(data)))
-    return document(title(data), [headline(title(data), tone, element("p", versions))], [nodes])
+    states = sorted({node["state"] for _name, node in _nodes(data)}, key=_rank)
+    alike = grouped(((node["state"], _sentence(node)), (name, node)) for name, node in _nodes(data))
+    groups = sorted(alike.items(), key=lambda group: (_rank(group[0][0]), -len(group[1])))
+    head = headline(title(data), _tone(*states), element("p", versions))
+    controls = group_page.controls({state: state for state in states}, ("state", "nodes", "task"), "Filter by node, task, error")
+    listed = group_page.listed(_group(state, what, nodes) for (state, what), nodes in groups)
+    return document(title(data), [head], [controls, listed], group_page.STYLE, group_page.SCRIPT)
+
+
+def _rank(state: str) -> int:
+    """Return the place of a state: failures first, then what was not done."""
+    order = (*FAILED, *UNDONE)
+    return order.index(state) if state in order else len(order)
 
 
 def _tone(*states: str) -> str:
     return BAD if {*states}.intersection(FAILED) else OPEN if {*states}.intersection(UNDONE) else GOOD
 
 
-def _node(name: str, node: Data) -> Markup:
+def _group(state: str, what: str, nodes: t.Sequence[tuple[str, Data]]) -> Markup:
+    """Return nodes with one state and one sentence, and below it what each of them says besides."""
+    alike = grouped(("".join(_parts(node)), (name, node)) for name, node in nodes)
+    parts = [
+        folded([", ".join(name for name, _node in of_text)], *_parts(of_text[0][1]), classes="", is_open=state in FAILED)
+        for of_text in alike.values()
+    ]
+    names = [name for name, _node in nodes]
+    return group_page.Group(state, "", what or state, names, (_tone(state), OPEN)).shown(*parts)
+
+
+def _parts(node: Data) -> list[Markup]:
     facts = [f"{key} {node[key]}" for key in ("kernel", "nft", "profile") if node[key]]
     variables = "\n".join(f"{key}: {value}" for key, value in (node["variables"] or {}).items())
-    parts = [
-        element("p", _sentence(node)),
+    return [
         filled("p", ", ".join(facts), classes="dim"),
         *(element("p", f"Proved: {text}") for text in node["proof"]),
         *(element("p", f"Warning: {text}") for text in node["warnings"]),
         filled("pre", variables),
     ]
-    return folded([tag(node["state"], _tone(node["state"])), " ", element("b", name)], *parts, is_open=node["state"] in FAILED)
 
 
 def _sentence(node: Data) -> str:

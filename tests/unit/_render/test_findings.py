@@ -80,17 +80,16 @@ def test_a_fleet_has_its_findings_by_check_the_worst_first() -> None:
     nodes: dict[str, Any] = {f"node{number}": audit(present("risk", "b", "eth1")) for number in range(1, 21)}
     nodes |= {"node21": audit(present(), unclear()), "node22": audit(profile=PROFILE), "node23": {"msg": "no root"}}
     printed = fleet_text.text(findings.fleet(nodes)).splitlines()
-    assert printed[:7] == [
+    assert printed[:5] == ["Cannot tell", "  base-rule-missing: node21", "    ask for: ip rule", "", "Not audited"]
+    assert printed[-6:] == [
+        "On which nodes",
+        "  error rp-strict-asymmetric eth0: node21",
+        "  risk b eth1: 20 nodes: node1, node2, node3, node4, node5, node6, node7, node8 and 12 more",
+        "",
         "21 findings (1 error, 20 risks) in 2 groups on 21 of 22 audited nodes",
         "On 1 node some checks cannot tell; 1 node was not audited.",
-        "",
-        "error rp-strict-asymmetric eth0: node21",
-        "  Strict filtering drops replies.",
-        "  Remedy   kubenode.datapath.rp_filter",
-        "",
     ]
-    assert "risk b eth1: 20 nodes: node1, node2, node3, node4, node5, node6, node7, node8 and 12 more" in printed
-    assert printed[-6:] == ["", "Profiles", "  eni_policy_routing: node22", "", "Not audited", "  node23: no root"]
+    assert "  eni_policy_routing: node22" in printed and "  node23: no root" in printed
 
 
 def test_the_rest_from_the_profile_on_is_yaml_of_its_variables() -> None:

@@ -204,7 +204,7 @@ MOST_BYTES = 3_000_000
 
 def groups(text: str) -> list[tuple[str | None, ...]]:
     found = [attributes for _tag, attributes in Page(text).elements if attributes.get("class") == "card group"]
-    return [tuple(group[f"data-{name}"] for name in ("severity", "check", "subject", "nodes")) for group in found]
+    return [tuple(group[f"data-{name}"] for name in ("level", "name", "subject", "nodes")) for group in found]
 
 
 def test_findings_are_grouped_by_check_and_kind_of_subject_errors_first() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 from pathlib import Path
 from xml.etree import ElementTree
@@ -91,3 +92,16 @@ def test_markdown_and_the_page_escape_what_a_node_says() -> None:
     assert "| changed | Apply | <code>node1</code> |" in markdown and "&#60;no&#62;" in markdown
     assert "&lt;no&gt;" in page and "<b>warning</b>" not in page and "kernel 6.1.0, nft 1.0.6" in page
     assert "aks_dual_stack on 3 nodes: 1 failed, 1 not reached, 1 changed" in page
+
+
+def test_the_page_has_failures_first_and_equal_nodes_as_one_group() -> None:
+    """As the page of an audit, with the same filter."""
+    written = data()
+    nodes = written["nodes"]
+    ordered = {"node1": nodes["node1"], "twin": nodes["node1"], "node3": nodes["node3"], "node2": nodes["node2"]}
+    page = rollout.as_page({**written, "nodes": ordered})
+    groups = re.findall(r'data-level="([^"]*)" data-nodes="([^"]*)" data-name="" data-subject="([^"]*)"', page)
+    assert groups == [("failed", "1", "Apply: &lt;no&gt;"), ("not reached", "1", "not reached"), ("changed", "2", "Apply")]
+    boxes = re.findall(r'type="checkbox" value="([^"]*)"', page)
+    assert boxes == ["failed", "not reached", "changed"] and 'id="text"' in page
+    assert page.count("node1, twin") == 1 and page.count("kernel 6.1.0, nft 1.0.6") == 1
