@@ -53,8 +53,9 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible.release import __version__
 from ansible.template import Templar
+from ansible.utils.color import ANSIBLE_COLOR
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._render import rollout
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import fleet_text, rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _report_callback, _rollout, _stdout, _waits
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
@@ -140,6 +141,7 @@ class CallbackModule(CallbackBase):
         name = Path(playbook._file_name).stem
         self._rollout = Rollout(name, bool(context.CLIARGS.get("check")), _now().isoformat(), versions=_versions())
         self._path: Path | None = None
+        self._page = ""  # that the playbook audit writes
         self._written = 0.0
         self._play: t.Any = None
         self._batch: list[str] = []
@@ -206,6 +208,16 @@ class CallbackModule(CallbackBase):
         mode = " (check mode: nothing was changed)" if self._rollout.is_check else ""
         place = f"; report: {self._path}" if self._path else ""
         self._print(f"\n{self._rollout.summary()}{mode}{place}")
+        self._print_audits()
+
+    def _print_audits(self) -> None:
+        """Print what audits found on several nodes, and the path of the page as the last line."""
+        audits = self._rollout.audits()
+        if audits:
+            self._print_banner("FINDINGS")
+            self._print(fleet_text.of_results(audits, colours=ANSIBLE_COLOR).rstrip("\n"))
+        if audits and self._page:
+            self._print(f"\n{fleet_text.place(self._page)}")
 
     def _print(self, text: str, colour: str | None = None) -> None:
         """Print to stdout, or to stderr if stdout may be read by a program."""
@@ -230,6 +242,8 @@ class CallbackModule(CallbackBase):
         node.is_begun = True
         node.add(self._progress.end(name))
         action = str(task.resolved_action or task.action)
+        if action == _rollout.NODE_REPORT:
+            self._page = str(said.get("page") or "") or self._page
         if end:
             node.end, node.trouble = end, f"{task.name or result.task_name}: {_rollout.sentence(said)}"
             node.action = action

@@ -45,15 +45,21 @@ _value:
   elements: raw
 """
 
+import re
 import typing as t
 
+import yaml
 from ansible import context
 from ansible.errors import AnsibleError, AnsibleLookupError, AnsibleUndefinedVariable
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 from ansible.utils.vars import load_extra_vars
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import context as audit_context
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.option import Option
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import printable
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
     _batches,
@@ -64,7 +70,10 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import (
     _vault,
 )
 
+CONTEXT = Option("dict", entries=audit_context.OPTIONS)
 LOCAL = {"audit": "audit_bundles", "trace": "trace_dump"}  # the variable with which no node is read
+OURS = "kubenode.datapath."  # before the names of the collection's playbooks
+OF_ANSIBLE = ("all", "always", "never", "tagged", "untagged")  # tags that each playbook has
 TERMS = ("hosts", "batches", "summary")
 
 
@@ -94,6 +103,7 @@ class LookupModule(LookupBase):
             raise AnsibleLookupError(f"rollout: the terms are {', '.join(TERMS)}; {', '.join(unknown)} was given")
         if context.CLIARGS.get("syntax"):  # which needs no inventory
             return [{"hosts": "all", "batches": ["100%"], "summary": ""}[term] for term in terms]
+        _check_tags()
         self._names = _playbook_variables.names(playbook)
         extra = load_extra_vars(self._loader)
         if sentences := _playbook_variables.unknown(playbook, extra):
@@ -109,6 +119,7 @@ class LookupModule(LookupBase):
                 f"kubenode_report is {values['kubenode_report']}, and the callback that writes it is not enabled. Set"
                 f" callbacks_enabled to {_report_callback.NAME} in ansible.cfg, or ANSIBLE_CALLBACKS_ENABLED in the environment."
             )
+        _check_audit(values)
         if LOCAL.get(playbook) in variables:
             return Rollout("localhost", 1, 1, [], "")
         pattern = _pattern(values["kubenode_target"])
@@ -150,6 +161,40 @@ class LookupModule(LookupBase):
                 manager.add_host(host, group=group)
         manager.subset(context.CLIARGS.get("subset"))
         return [host.name for host in manager.get_hosts(pattern)]
+
+
+def _check_audit(values: t.Mapping[str, t.Any]) -> None:
+    """Check the variables of an audit that are options of its module. Raises AnsibleLookupError."""
+    checks, known = values.get("audit_checks"), _parsed(values.get("audit_context"))
+    try:
+        catalogue.chosen(checks.split(",") if isinstance(checks, str) else checks)
+        if known is not None:
+            audit_context.Context.from_options(option.typed("context", CONTEXT, known))
+    except Invalid as error:
+        raise _refused(f"audit_{error}.") from None
+
+
+def _parsed(value: t.Any) -> t.Any:
+    """Return a dictionary that is given as text, as the playbook reads it."""
+    try:
+        return yaml.safe_load(value) if isinstance(value, str) else value
+    except yaml.YAMLError:
+        return value
+
+
+def _check_tags() -> None:
+    """Refuse tags that select no task of the collection's playbooks. Raises AnsibleLookupError.
+
+    A playbook that imports one of these may have further tags.
+    """
+    started = [re.sub(r"\.ya?ml$", "", place).rpartition("/")[2].removeprefix(OURS) for place in context.CLIARGS["args"]]
+    tags = {*(context.CLIARGS.get("tags") or ())} - {*OF_ANSIBLE}
+    if not tags or not {*started}.issubset((*LOCAL, *_profiles.PROFILES)):
+        return
+    known = [name for name in started if name in _profiles.PROFILES]
+    if tags.isdisjoint(known):
+        has = f"its tags are {', '.join(known)}" if known else "it has no tags"
+        raise _refused(f"--tags {','.join(sorted(tags))} selects no task of {', '.join(started)}: {has}.")
 
 
 def _pattern(target: t.Any) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_report
-short_description: Print the report of a role, or check one connection after the change of a node
+short_description: Print the report of a role or of audits, or check one connection after the change of a node
 version_added: 1.0.0
 author:
   - kubenode.datapath contributors (@kubenode)
@@ -15,6 +15,8 @@ description:
   - For the roles of this collection. Prints O(lines) as the task's message.
   - If the callback P(kubenode.datapath.report#callback) is enabled, the callback prints them at the end of the run, once for
     equal nodes.
+  - With O(audits), prints what audits found, those of several nodes together. With O(required), a node without findings is an
+    error; one that could not be reached is unreachable.
   - With O(connection), connects to an address from the host that the task is delegated to. A connection that fails is an error.
 notes:
   - This is an action only. It runs on the controller.
@@ -37,6 +39,27 @@ options:
     type: list
     elements: dict
     default: []
+  silent:
+    description: The checks that were not answered before the change.
+    type: list
+    elements: dict
+    default: []
+    version_added: 1.1.0
+  audits:
+    description: Results of M(kubenode.datapath.datapath_audit) by the names of nodes or bundles.
+    type: dict
+    default: {}
+    version_added: 1.1.0
+  page:
+    description: The report that was written of the audits, which is printed as the last line.
+    type: str
+    default: ""
+    version_added: 1.1.0
+  required:
+    description: Results of M(kubenode.datapath.datapath_audit) by the names of nodes or bundles. Each must have C(findings).
+    type: dict
+    default: {}
+    version_added: 1.1.0
 seealso:
   - module: kubenode.datapath.rollout_check
 """
@@ -58,6 +81,11 @@ connection:
   returned: with O(connection)
   type: dict
   sample: {address: 192.0.2.7, port: 443}
+page:
+  description: The option O(page).
+  returned: with O(page)
+  type: str
+  sample: /home/op/reports/audit.html
 report:
   description: The option O(lines).
   returned: without O(connection), if the callback is enabled

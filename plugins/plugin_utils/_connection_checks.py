@@ -18,6 +18,7 @@ from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_ans
 Result = dict[str, t.Any]
 NAME = "kubenode_checks"
 BEFORE, AFTER = "before", "after"
+_SHOWN = {"_ansible_verbose_always": True}  # Ansible prints the result, which says more than "ok"
 PATIENCE = 2  # seconds to wait for a connection before the change
 
 
@@ -44,10 +45,20 @@ def variable(action: ActionBase, name: str, variables: Result) -> t.Any:
     return _playbook_variables.typed(name, _vault.templated(action._templar, variables.get(name)))
 
 
-def connected(action: ActionBase, moment: str, check: Result, variables: Result, answered: t.Container[Result] = ()) -> Result:
+class Before(t.NamedTuple):
+    """The checks that were answered before the change, and those that were not; neither has one that was not made."""
+
+    answered: t.Container[Result] = ()
+    silent: t.Container[Result] = ()
+
+
+NO_CHECK = Before()
+
+
+def connected(action: ActionBase, moment: str, check: Result, variables: Result, before: Before = NO_CHECK) -> Result:
     """Connect from the host that the task is delegated to, and return the task's result.
 
-    check: with the keys of kubenode_checks. answered: the checks that were answered before the change.
+    check: with the keys of kubenode_checks.
     """
     timeout = PATIENCE if moment == BEFORE else variable(action, "kubenode_checks_timeout", variables)
     options = {"host": check["address"], "port": check["port"], "timeout": timeout}
@@ -56,10 +67,17 @@ def connected(action: ActionBase, moment: str, check: Result, variables: Result,
         return reply
     answers = not reply.get("failed")
     result = {"changed": False, "moment": moment, "connection": check, "answers": answers}
-    if answers or (moment == BEFORE and not check.get("before")):
-        return result
+    if moment == BEFORE and not answers and not check.get("before"):
+        return {**result, "msg": "no answer before the change", **_SHOWN}
+    if answers:
+        return {
+            **result,
+            **({"msg": "an answer after the change, and none before it", **_SHOWN} if check in before.silent else {}),
+        }
     source = check.get("from", variables.get("inventory_hostname"))
-    lost = ", and did before the change" * (check in answered)
+    lost = ", and did before the change" * (check in before.answered) + ", nor did it before the change" * (
+        check in before.silent
+    )
     nothing = " Nothing was changed." * (moment == BEFORE)
     sentence = f"{check['address']} port {check['port']} accepts no connection from {source}{lost}.{nothing}"
     return {**result, "failed": True, "msg": sentence}

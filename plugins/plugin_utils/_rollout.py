@@ -296,8 +296,17 @@ class Rollout:
             "nodes": {name: node.data() for name, node in self.nodes.items()},
         }
 
+    def audits(self) -> dict[str, t.Any]:
+        """Return the results of audits by nodes, or by bundles that were audited on the controller."""
+        results: dict[str, t.Any] = {}
+        for name, node in self.nodes.items():
+            results.update(node.stats.get("audits") or {}, **({name: node.stats["audit"]} if "audit" in node.stats else {}))
+        return results
+
     def word(self, state: str) -> str:
-        """Return a state for people: in check mode nothing has changed yet."""
+        """Return a state for people: in check mode nothing has changed yet, and a node that was audited may have findings."""
+        if state == OK and self.audits():
+            return "audited"
         return IN_CHECK_MODE.get(state, state) if self.is_check else state
 
     def groups(self) -> list[dict[str, Node]]:

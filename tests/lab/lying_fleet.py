@@ -19,7 +19,7 @@ HONEST = ("honest1", "honest2")
 """Other nodes of each run; the first is the victim that lies name."""
 # Variables of inventories and registered ones that playbooks and roles read, besides those that are documented.
 FURTHER = (
-    *("__kubenode_report", "__kubenode_checks", "__kubenode_answered", "__audit_results", "__audit_here", "__audit_step"),
+    *("__kubenode_report", "__kubenode_checks", "__kubenode_checked", "__audit_results", "__audit_here", "__audit_step"),
     *("__trace_folder", "__trace_files", "__cilium_migration_options", "__cilium_migration_cni", "__cilium_migration_service"),
 )
 NOT_SENTENCES = re.compile(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -46,6 +47,7 @@ def test_nodes_are_audited_there_or_on_the_controller_and_one_that_is_not_reache
         for name, more in (("there", {}), ("here", {"audit_on_controller": "true", "audit_print": "false"})):
             result = play(inventory, **more, audit_folder=f"{tmp_path}/{name}")
             assert result.failed and "gone was not audited: " in result.output
+            assert result.changed == 0 and re.search(r"^gone .*unreachable=1 +failed=0", result.output, re.MULTILINE)
             assert ("risk rp-strict-asymmetric eth0" in result.output) is (name == "there")
             written.append(reports(tmp_path / name))
     there, here = (json.loads(texts["audit.json"]) for texts in written)
@@ -69,6 +71,54 @@ def test_a_node_executes_one_module_again_for_the_program_and_for_pyroute2_which
     assert "risk rp-strict-asymmetric eth0" in there.output and "risk rp-strict-asymmetric eth0" in here.output
     assert there.modules == ["datapath_audit"] * 3
     assert [*dict.fromkeys(here.modules)] == ["datapath_info", "datapath_audit"] and here.modules.count("datapath_info") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            {"audit_checks": "rp-strikt"},
+            "audit_checks[0] must be error, risk, note or the id of a check, such as rp-strict-at-boot,",
+        ),
+        ({"audit_context": {"cluod": "azure"}}, "audit_context.cluod must be left out; known here are cloud, probe_mode, "),
+        ({"audit_context": "{cloud: gcp}"}, "audit_context.cloud must be one of azure, aws, alibaba, other; 'gcp' was given."),
+        ({"audit_context": {"pod_ranges": ["10.0.0.1/8"]}}, "audit_context.pod_ranges[0] must be a network without host bits"),
+    ],
+)
+def test_wrong_words_are_refused_before_the_first_host(words: dict[str, Any], told: str, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps({"nodes": {"hosts": {"gone": UNREACHABLE}}}))
+    refused = play(inventory, **words)
+    assert refused.failed and told in " ".join(refused.output.split()) and "TASK [" not in refused.output
+
+
+def test_tags_that_select_nothing_are_refused(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text(json.dumps({"nodes": {"hosts": {"gone": UNREACHABLE}}}))
+    refused = play(inventory, "--tags", "nothing")
+    assert refused.failed and "--tags nothing selects no task of audit: it has no tags." in refused.output
+
+
+def test_the_last_lines_count_the_findings_of_all_nodes_and_name_the_page(tmp_path: Path) -> None:
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    for name in ("azure-vnet-leftovers", "eni-loadbalancer"):
+        (bundles / name).symlink_to(CASE.parent / name)
+    inventory = tmp_path / "inventory.json"
+    inventory.write_text('{"nodes": {"hosts": {"unreachable.invalid": {}}}}')
+    variables = {"audit_bundles": str(bundles), "audit_folder": f"{tmp_path}/reports"}
+    enabled = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
+    played = playbook.play(inventory, "kubenode.datapath.audit", variables=variables, environment=enabled).well()
+    title = ElementTree.fromstring(
+        re.sub(r".*(<h1>.*</h1>).*", r"\1", reports(tmp_path / "reports")["audit.html"], flags=re.S)
+    ).text
+    last = [line for line in played.output.splitlines() if line][-3:]
+    assert last == [
+        title,
+        "On 2 nodes some checks cannot tell; 0 nodes were not audited.",
+        f"Report: {tmp_path}/reports/audit.html",
+    ]
+    assert played.changed == 0 and " audited " in played.output
 
 
 def test_a_folder_of_bundles_needs_no_node(tmp_path: Path) -> None:
