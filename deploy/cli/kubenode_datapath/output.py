@@ -17,6 +17,7 @@ import typing as t
 from .arguments import ALWAYS, AUTO, COMMAND, JSON
 
 PERIOD = 0.5  # seconds
+USUAL = 80  # columns of a terminal that does not say its own
 CLEAR = "\r\x1b[K"  # the line, of ECMA-48
 
 
@@ -98,5 +99,5 @@ class Progress:
     def _write(self, text: str) -> None:
         """Write past Python's streams, whose locks a process that is forked meanwhile would inherit."""
         with contextlib.suppress(OSError):
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or USUAL
             os.write(sys.stderr.fileno(), f"{CLEAR}{text[: columns - 1]}".encode())

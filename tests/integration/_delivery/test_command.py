@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 
 import installation
 import pytest
+import yaml
 from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
@@ -74,6 +76,9 @@ ENIS = snapshot.compose(
     },
     [],
 )
+# The same with a filter that drops requests whose reply leaves by another interface.
+STRICT = {**ENIS, "settings": {**ENIS["settings"], "ipv4": {**ENIS["settings"]["ipv4"]}}}
+STRICT["settings"]["ipv4"].update(dict.fromkeys(("all", "eth0"), {"rp_filter": 1, "forwarding": 1}))
 # The folder of an interpreter, and nothing else of its owner's home, is visible to all users: in a mount namespace.
 SHOW = 'mkdir "$1" && mount --bind "$0" "$1" && mount -t tmpfs -o mode=755 none "$2" && mkdir -p "$0" && mount --move "$1" "$0"'
 LEAVE = f"exec setpriv --reuid={USER} --regid={USER} --clear-groups -- "
@@ -306,6 +311,54 @@ def test_root_audits_a_node_and_an_ordinary_user_its_snapshot(programs: dict[str
     assert "\nerror rp-strict-asymmetric eth0\n" in text and "\nProfile: eni_policy_routing\n" in text
     for options, status in ((["--check=note"], 0), (["--check=rp-strict-asymmetric", "--no-prove"], 2)):
         assert program.run("audit", *options, path).returncode == status
+
+
+def test_the_profile_offered_is_the_one_that_was_tried(program: Program, folder: Path) -> None:
+    """The remedy managed three parts, and the profile to paste all of them."""
+    path = folder / "strict.json"
+    path.write_text(json.dumps(STRICT))
+    result = json.loads(program.run("audit", path, "--check=error", "-o", "json").stdout)
+    offered = [each["remedy"] for each in result["findings"] if each["state"] == "present"]
+    remedies = {remedy["operator"]: remedy["profile"] for remedy in offered}
+    assert remedies == {"eni_policy_routing: {remedy: loose, manage: [filters, mark_rule, connmark]}": "eni_policy_routing"}
+    variables = result["profile"]["variables"]
+    assert variables["eni_policy_routing_manage"] == ["filters", "mark_rule", "connmark"]
+    assert all(yaml.safe_load(remedy["task"])[0]["vars"] == variables for remedy in offered)
+
+
+def test_a_folder_of_bundles_is_audited_node_by_node_and_a_broken_one_hides_no_other(program: Program, folder: Path) -> None:
+    bundles = folder / "fleet"
+    bundles.mkdir()
+    for number, node in enumerate((STRICT, STRICT, ENIS)):
+        (bundles / f"node{number}.json").write_text(json.dumps({**node, "node": {"name": f"node{number}", "time": ""}}))
+    (bundles / "broken.tar.gz").write_bytes(b"no archive")
+    done = program.run("audit", bundles, "--check=rp-strict-asymmetric")
+    lines = done.stdout.decode().splitlines()
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert lines[-4:] == [
+        "  risk rp-strict-asymmetric eth0: 2 nodes: node0.json, node1.json",
+        "",
+        "2 findings (2 risks) in 1 group on 2 of 3 audited nodes",
+        "On 0 nodes some checks cannot tell; 1 node was not audited.",
+    ]
+    (broken,) = (line for line in lines if line.startswith("  broken.tar.gz: "))
+    assert "EVIDENCE must be in a whole archive that can be read" in broken
+    written = json.loads(program.run("audit", bundles, "-o", "json", "--check=rp-strict-asymmetric").stdout)
+    assert [*written["nodes"]] == ["broken.tar.gz", "node0.json", "node1.json", "node2.json"]
+
+
+def test_a_terminal_sees_what_the_program_does(program: Program, folder: Path) -> None:
+    path = folder / "watched.json"
+    path.write_text(json.dumps(STRICT))
+    shown = program.run("audit", path, shell='script -qec "$* > /dev/null" /dev/null')
+    assert re.search(rb"\r\x1b\[Kkubenode-datapath: [^\r]+, \d+ s", shown.stdout)
+    assert shown.stdout.endswith(b"\r\x1b[K"), "nothing is left of it"
+    assert program.run("audit", path).stderr == b""
+
+
+def test_the_wheel_has_a_manual_page(programs: dict[str, Program]) -> None:
+    (page,) = Path(programs["3.9"].argv[0]).parents[1].glob("share/man/man1/kubenode-datapath.1")
+    assert ".SH COMMANDS" in page.read_text()
 
 
 def test_an_audit_asks_for_what_a_bundle_lacks(program: Program, bundles: dict[str, Path]) -> None:

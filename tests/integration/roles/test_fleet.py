@@ -172,6 +172,14 @@ def test_a_node_that_a_check_refuses_before_is_not_changed(fleet: Fleet, before:
     assert not fleet.is_changed(1)
 
 
+def test_a_check_without_an_answer_before_the_change_says_so_and_what_the_change_did(fleet: Fleet) -> None:
+    """It was printed as ok."""
+    check = {"address": fleet.lab.pod("pod1").address, "port": 1, "from": "node2"}
+    played = fleet.play("--limit", "node1", kubenode_checks=[check], kubenode_checks_timeout=1)
+    assert '"msg": "no answer before the change"' in played.output
+    assert "accepts no connection from node2, nor did it before the change." in played.trouble("node1")
+
+
 def test_a_check_that_could_not_be_made_is_an_error_and_not_taken_for_silence(fleet: Fleet) -> None:
     """The host that is to connect has no Python."""
     check = {"address": fleet.lab.pod("pod1").address, "port": POD_PORT, "from": "node2"}
