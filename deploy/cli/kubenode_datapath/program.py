@@ -113,7 +113,9 @@ def _refuse_other_systems() -> None:
 
 
 def _snapshot(options: argparse.Namespace, is_plugin: bool) -> int:
-    text = json.dumps(cluster.snapshot(options) if is_plugin else _this_node()) + "\n"
+    with output.Progress() as tell:
+        tell("reading the node")
+        text = json.dumps(cluster.snapshot(options) if is_plugin else _this_node()) + "\n"
     if options.file:
         Path(options.file).write_text(text)
     else:

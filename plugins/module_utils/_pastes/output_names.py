@@ -56,9 +56,11 @@ def unread_of_boot(texts: settings.Files, folders: t.Collection[str]) -> list[di
     """
     filled = {*(place.rpartition("/")[0] for place in texts), *folders}
     empty = ", ".join(folder for folders in settings.BOOT_FOLDERS.values() for folder in folders if folder not in filled)
-    lacking = [Unread(SUBSET, empty, "The dump has no file of these folders. The node may have some.")] if texts and empty else []
+    lacking = (
+        [Unread(SUBSET, empty, "The evidence has no file of these folders. The node may have some.")] if texts and empty else []
+    )
     cut = [place for place, text in texts.items() if not Part(UNKNOWN, tuple(text.splitlines())).has_all_lines]
-    lacking += [Unread(SUBSET, place, "The dump does not have the whole file.") for place in cut]
+    lacking += [Unread(SUBSET, place, "The evidence does not have the whole file.") for place in cut]
     return [entry._asdict() for entry in lacking]
 
 

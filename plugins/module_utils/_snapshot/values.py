@@ -41,7 +41,7 @@ def entries(snapshot: Entry, subset: str) -> list[Entry]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(issubclass(kind, dict) for kind in {*map(type, value)}):
-        raise Invalid(f"snapshot.{subset}", value, "a list of dictionaries, as datapath_info returns it")
+        raise Invalid(f"snapshot.{subset}", value, "a list of dictionaries, as a snapshot has it")
     return value
 
 

@@ -487,7 +487,7 @@ def _prefix(value: object) -> pod_links.Network:
     try:
         return ipaddress.ip_network(str(value))
     except ValueError:
-        raise Invalid("snapshot.pods.addresses", value, "IP addresses, as datapath_info returns them") from None
+        raise Invalid("snapshot.pods.addresses", value, "IP addresses, as a snapshot has them") from None
 
 
 def _has_answered(neighbour: Neighbour) -> bool:

@@ -105,7 +105,7 @@ def _check_programs(snapshot: Entry) -> None:
 
 def _check_entry(option: str, subset: str, entry: Entry) -> None:
     if not entry:
-        raise Invalid(option, entry, "an entry as datapath_info returns it")
+        raise Invalid(option, entry, "an entry as a snapshot has it")
     for name in DICTIONARIES.get(subset, ()):
         for part in _list(f"{option}.{name}", entry.get(name)):
             _check_part(f"{option}.{name}", part)
@@ -173,7 +173,7 @@ def _dictionary(option: str, value: t.Any) -> Entry:
 
 def _present(option: str, value: t.Any) -> t.Any:
     if value is None:
-        raise Invalid(option, value, "given, as datapath_info returns it")
+        raise Invalid(option, value, "given, as a snapshot has it")
     return value
 
 
