@@ -97,7 +97,7 @@ def _group(state: str, what: str, nodes: t.Sequence[tuple[str, Data]]) -> Markup
         for of_text in alike.values()
     ]
     names = [name for name, _node in nodes]
-    return group_page.Group(state, "", what or state, names, (_tone(state), OPEN)).shown(*parts)
+    return group_page.Group(state, "", what, names, (_tone(state), OPEN)).shown(*parts)
 
 
 def _parts(node: Data) -> list[Markup]:
