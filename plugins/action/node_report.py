@@ -39,7 +39,7 @@ class ActionModule(NodeAction):
             return {**result, **_verdict(arguments["required"])}
         if arguments["audits"]:
             self._show(arguments["audits"], arguments["page"])
-            return {**result, **({"page": arguments["page"]} if arguments["page"] else {})}
+            return {**result, "page": arguments["page"]}
         if _report_callback.is_running():  # it prints the lines of equal nodes once
             return {**result, "report": arguments["lines"]}
         return {**result, "msg": arguments["lines"], "_ansible_verbose_always": bool(arguments["lines"])}

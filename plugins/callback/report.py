@@ -141,7 +141,7 @@ class CallbackModule(CallbackBase):
         name = Path(playbook._file_name).stem
         self._rollout = Rollout(name, bool(context.CLIARGS.get("check")), _now().isoformat(), versions=_versions())
         self._path: Path | None = None
-        self._page = ""  # that the playbook audit writes
+        self._page: str | None = None  # of the playbook audit; None if its findings are not to be printed
         self._written = 0.0
         self._play: t.Any = None
         self._batch: list[str] = []
@@ -212,11 +212,11 @@ class CallbackModule(CallbackBase):
 
     def _print_audits(self) -> None:
         """Print what audits found on several nodes, and the path of the page as the last line."""
-        audits = self._rollout.audits()
-        if audits:
-            self._print_banner("FINDINGS")
-            self._print(fleet_text.of_results(audits, colours=ANSIBLE_COLOR).rstrip("\n"))
-        if audits and self._page:
+        if self._page is None:
+            return
+        self._print_banner("FINDINGS")
+        self._print(fleet_text.of_results(self._rollout.audits(), colours=ANSIBLE_COLOR).rstrip("\n"))
+        if self._page:
             self._print(f"\n{fleet_text.place(self._page)}")
 
     def _print(self, text: str, colour: str | None = None) -> None:
@@ -243,7 +243,7 @@ class CallbackModule(CallbackBase):
         node.add(self._progress.end(name))
         action = str(task.resolved_action or task.action)
         if action == _rollout.NODE_REPORT:
-            self._page = str(said.get("page") or "") or self._page
+            self._page = said.get("page", self._page)
         if end:
             node.end, node.trouble = end, f"{task.name or result.task_name}: {_rollout.sentence(said)}"
             node.action = action

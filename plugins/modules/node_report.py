@@ -83,7 +83,7 @@ connection:
   sample: {address: 192.0.2.7, port: 443}
 page:
   description: The option O(page).
-  returned: with O(page)
+  returned: with O(audits)
   type: str
   sample: /home/op/reports/audit.html
 report:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import textwrap
 import typing as t
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -102,11 +103,14 @@ def _of_many(
     def bounded(dump: t.Any) -> dict[str, t.Any]:
         try:
             return t.cast("dict[str, t.Any]", pastes_backend.within_bounds(lambda: of_one(dump), SECONDS, BYTES))
-        except (pastes_backend.Exceeded, RuntimeError, ValueError) as error:
-            return {"": {"msg": f"The audit failed: {error}"}}
+        except pastes_backend.Exceeded as bound:
+            return {"": {"msg": f"its audit needed more than {bound}, or was killed"}}
+        except (RuntimeError, ValueError) as error:
+            return {"": {"msg": f"its audit failed, which is an error of the program: {error}"}}
 
     results: dict[str, t.Any] = {}
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
+    workers = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
         futures = {workers.submit(bounded, dump): name for name, dump in nodes.items()}
         tell(f"0 of {len(nodes)} audited")
         for number, future in enumerate(as_completed(futures), 1):
@@ -114,7 +118,14 @@ def _of_many(
             for node, result in future.result().items():
                 name = node if node and node not in results else "/".join(filter(None, (futures[future], node)))
                 results[name] = all_printable(result)
-    return dict(sorted(results.items()))
+    finally:
+        workers.shutdown(cancel_futures=True)  # an interrupt ends the processes that run, and must begin no other
+    return {name: results[name] for name in sorted(results, key=_by_number)}
+
+
+def _by_number(name: str) -> list[t.Any]:
+    """Return a key by which node2 is before node10."""
+    return [int(part) if number % 2 else part for number, part in enumerate(re.split(r"([0-9]+)", name))]
 
 
 def _shown_together(results: Data, options: argparse.Namespace) -> str:

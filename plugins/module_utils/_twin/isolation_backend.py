@@ -259,9 +259,10 @@ def _close_all_but(*descriptors: int) -> None:
 def _isolated(within: Root, outside: socket.socket) -> Isolated:
     """Enter the wall, and return the twin's namespaces. Raises Unavailable."""
     sources = wall_backend.enter(within, outside)
-    # The world needs no addresses: links that are created later take this setting, which a kernel without IPv6 lacks.
-    with contextlib.suppress(OSError), open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "w") as file:
-        file.write("1")
+    # The world needs no addresses: links that are created later take this setting, which a kernel without IPv6 lacks. Text would
+    # need a codec, which a Python that only root may read cannot import behind the wall.
+    with contextlib.suppress(OSError), open("/proc/sys/net/ipv6/conf/default/disable_ipv6", "wb") as file:
+        file.write(b"1")
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, EVERY_PROTOCOL)
     world = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     netlink = wire.open_socket()

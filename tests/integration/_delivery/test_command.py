@@ -347,6 +347,19 @@ def test_a_folder_of_bundles_is_audited_node_by_node_and_a_broken_one_hides_no_o
     assert [*written["nodes"]] == ["broken.tar.gz", "node0.json", "node1.json", "node2.json"]
 
 
+def test_an_interrupt_ends_an_audit_of_many_and_begins_no_other(program: Program, folder: Path) -> None:
+    bundles = folder / "many"
+    bundles.mkdir()
+    for number in range(40):
+        (bundles / f"node{number}.json").write_text(json.dumps({**STRICT, "node": {"name": f"node{number}", "time": ""}}))
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*program.argv, "audit", bundles], stdout=pipe, stderr=pipe, start_new_session=True) as running:
+        threads = Path(f"/proc/{running.pid}/task")
+        until("it audits", lambda: any(path.read_text() for path in threads.glob("*/children")), limit=60)
+        os.killpg(running.pid, signal.SIGINT)
+        assert running.communicate(timeout=20) == (b"", b"") and running.returncode == 130
+
+
 def test_a_terminal_sees_what_the_program_does(program: Program, folder: Path) -> None:
     path = folder / "watched.json"
     path.write_text(json.dumps(STRICT))
