@@ -187,7 +187,8 @@ def _check_tags() -> None:
 
     A playbook that imports one of these may have further tags.
     """
-    started = [re.sub(r"\.ya?ml$", "", place).rpartition("/")[2].removeprefix(OURS) for place in context.CLIARGS["args"]]
+    places = context.CLIARGS.get("args") or ()
+    started = [re.sub(r"\.ya?ml$", "", place).rpartition("/")[2].removeprefix(OURS) for place in places]
     tags = {*(context.CLIARGS.get("tags") or ())} - {*OF_ANSIBLE}
     if not tags or not {*started}.issubset((*LOCAL, *_profiles.PROFILES)):
         return

@@ -246,6 +246,15 @@ def of_rules(count: int, text: str) -> Result:
     return {**TRACE, "steps": [TRACE["steps"][0], *[rule] * count]}
 
 
+def test_profiles_are_grouped_by_role_and_not_by_variables_that_have_addresses_of_one_node() -> None:
+    variables = [{"eni_policy_routing_enis": [{"name": "eth1", "ipv4": [f"10.0.1.{number}"]}]} for number in (1, 2, 2)]
+    nodes = {f"node{number}": audit(profile={**PROFILE, "variables": each}) for number, each in enumerate(variables)}
+    text = audit_page.text(nodes)
+    of_profiles = text.partition("Which profile the nodes need")[2]
+    assert of_profiles.count("<details") == 1 and "<code>eni_policy_routing</code>" in of_profiles
+    assert "3 nodes" in of_profiles and "<p>node1, node2</p>" in of_profiles
+
+
 def test_the_way_of_a_packet_is_drawn_once() -> None:
     text = audit_page.text(
         {"node1": audit(present(), present("risk", "waste"), present(id="other", trace=of_rules(1, "-j DROP")))}

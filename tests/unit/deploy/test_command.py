@@ -34,7 +34,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._parts import ( 
     policy_routes,
     rp_filter,
 )
-from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import MOST_OF_LINE, read  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import MOST_OF_LINE, fleet, read  # noqa: E402
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Answer, Branch, Way  # noqa: E402
 from unit import audits  # noqa: E402
 
@@ -361,6 +361,20 @@ def test_options_that_ansible_refuses_are_refused(part: Any, options: dict[str, 
     assert arg_spec.ArgumentSpecValidator(option.spec(part.OPTIONS)).validate(options).error_messages
     with pytest.raises(Invalid):
         option.of_module(part.OPTIONS, options)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "status"),
+    [
+        ({"a": audits.audit(), "b": audits.audit(audits.present())}, 1),
+        ({"a": audits.audit(), "b": audits.audit(audits.unclear())}, 2),
+        ({"a": audits.audit(), "b": {"msg": "no archive"}}, 2),
+        ({"a": audits.audit(), "b": audits.audit()}, 0),
+        ({"a": {"msg": "no archive"}}, 3),
+    ],
+)
+def test_the_exit_status_of_many_nodes_is_the_worst_of_them(nodes: dict[str, Any], status: int) -> None:
+    assert audit._status_together(fleet(nodes), None) == status
 
 
 @pytest.mark.parametrize(
