@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
@@ -27,6 +28,7 @@ from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, ERROR, LIVE, LOST, SEVERITIES, STDIN, TEXT, WIDE, sentence
 
 SECONDS, BYTES = 3600, 8 << 30  # of computation and of memory, to audit one of many nodes
+TEXTS = ("id", "severity", "worst", "trouble", "evidence", "remedy", "source")  # of a check, as its catalogue has them
 COLUMNS = 100  # of a text that is not for a terminal
 Data = t.Mapping[str, t.Any]
 
@@ -34,7 +36,9 @@ Data = t.Mapping[str, t.Any]
 def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: bool) -> int:
     """Print the findings. Returns the exit status. Raises DatapathError, OSError."""
     if options.lists or options.about:
-        output.show(_explained(options.about) if options.about else _listed())
+        checks = [catalogue.of_id("--explain", options.about)] if options.about else _by_severity()
+        as_text = _explained(checks[0]) if options.about else _listed(checks)
+        output.show(as_text if options.format in (TEXT, WIDE) else output.data([*map(_plain, checks)], options.format))
         return ARRIVES
     catalogue.chosen(options.checks)
     installation.prepare_twins()
@@ -45,7 +49,7 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
         if nodes:
             results = _of_many(nodes, options, assume, tell)
         else:
-            tell("reading the evidence")
+            tell(f"reading {options.node}" if is_plugin else "reading the evidence")
             evidence = sources.evidence(options, is_plugin, SUBSETS)
             results = {evidence.source: all_printable(_result(evidence, options, assume, tell))}
     if options.html:
@@ -147,16 +151,22 @@ def _status_together(fleet: Fleet, severity: str | None) -> int:
     return next((each for each in order if each in statuses | unclear), ERROR) if statuses else ERROR
 
 
-def _listed() -> str:
-    """Return the checks, by their severities and in the order of the catalogue."""
-    checks = sorted(catalogue.CHECKS, key=lambda check: SEVERITIES.index(check.severity))
+def _by_severity() -> list[Check]:
+    return sorted(catalogue.CHECKS, key=lambda check: SEVERITIES.index(check.severity))
+
+
+def _plain(check: Check) -> dict[str, t.Any]:
+    values = check._asdict()
+    return {**{name: values[name] for name in TEXTS}, "symptoms": [*check.symptoms]}
+
+
+def _listed(checks: t.Sequence[Check]) -> str:
     widest = max(len(check.id) for check in checks)
     return "".join(_filled(f"{check.severity:<6} {check.id:<{widest}}  ", check.trouble, " " * 9) for check in checks)
 
 
-def _explained(word: str) -> str:
-    """Return what the catalogue says of a check. Raises Invalid."""
-    check = catalogue.of_id("--explain", word)
+def _explained(check: Check) -> str:
+    """Return what the catalogue says of a check."""
     severity = check.severity if check.worst == check.severity else f"{check.severity}, at worst {check.worst}"
     symptoms = [("Seen as", symptom) for symptom in check.symptoms]
     rows = [("Looks at", check.evidence), *symptoms, ("Remedy", check.remedy), ("Source", check.source)]

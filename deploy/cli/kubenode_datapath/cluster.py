@@ -12,6 +12,7 @@ import re
 import subprocess
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core import nearest
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Failure
 
 from . import archive
@@ -46,10 +47,7 @@ def snapshot(options: argparse.Namespace) -> dict[str, t.Any]:
 
 def node_names(words: t.Sequence[str]) -> list[str]:
     """Return the names of the nodes, to complete a command line; nothing if kubectl cannot tell. words: of that line."""
-    flags = [word for word in words if word.startswith(("--context=", "--kubeconfig="))]
-    with contextlib.suppress(DatapathError):
-        return Kubectl(flags)._run("get", "nodes", "--output=name").stdout.decode().replace("node/", "").split()
-    return []
+    return Kubectl([word for word in words if word.startswith(("--context=", "--kubeconfig="))]).node_names()
 
 
 class Pod(t.NamedTuple):
@@ -81,6 +79,12 @@ class Kubectl:
         except (TypeError, ValueError):
             raise Failure(f"the pod {pod.name} printed no snapshot of {node}: {reason(printed)}") from None
 
+    def node_names(self) -> list[str]:
+        """Return the names of the nodes; nothing if kubectl cannot tell."""
+        with contextlib.suppress(DatapathError):
+            return self._run("get", "nodes", "--output=name").stdout.decode().replace("node/", "").split()
+        return []
+
     def _changes(self, pod: Pod) -> dict[str, t.Any]:
         """Return what the agent has seen change on its node, the newest last; empty for an agent that does not listen."""
         words = ("exec", *pod.namespace, f"--container={pod.container}", pod.name, "--", "cat", CHANGES)
@@ -101,7 +105,13 @@ class Kubectl:
     @contextlib.contextmanager
     def _debugging(self, node: str, image: str) -> t.Iterator[Pod]:
         """Start a pod on a node, and delete it in the end."""
-        done = self._run("debug", f"node/{node}", *self._namespace, PROFILE, f"--image={image}", "--", "sleep", LIFE)
+        try:
+            done = self._run("debug", f"node/{node}", *self._namespace, PROFILE, f"--image={image}", "--", "sleep", LIFE)
+        except DatapathError:
+            names = self.node_names()
+            if names and node not in names:
+                raise Failure(f"the cluster has no node {node}, but such as {nearest.listed(node, names)}") from None
+            raise
         printed = done.stdout + done.stderr
         name = re.search(r"node-debugger-[a-z0-9.-]+", printed.decode(errors="replace"))
         if not name:

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str]) -> int:
         explained = [explain_backend.explain(before, after, each, assume, process.run) for each in packets]
     result = explanation.plain(explained, is_one=described is not None)
     printed = all_printable({**result, "ignored": ignored})
-    text = terminal.explanation(printed, colours=output.has_colours(options.color))
+    text = terminal.explanation(printed, colours=output.has_colours(options.color), columns=output.width())
     output.show(text if options.format == TEXT else output.data(printed, options.format))
     return _status(explained)
 

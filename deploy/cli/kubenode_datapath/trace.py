@@ -38,7 +38,7 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
         options.evidence.append(options.packet.pop(0))
     audit_backend.refuse_both(" ".join(options.packet), options.finding)
     with output.Progress() as tell:
-        tell("reading the evidence, and sending the packet through a copy of the node")
+        tell("sending the packet through a copy of the node")
         traced, evidence = (_repeated if options.finding else _traced)(options, assume, is_plugin)
     node = Origin.of(evidence.snapshot)._asdict()
     answer = all_printable({**traced.plain(), "node": node, "ignored": evidence.ignored})
@@ -83,7 +83,7 @@ def _shown(answer: t.Mapping[str, t.Any], options: argparse.Namespace) -> str:
         return mermaid.diagram(answer)
     if options.format in (JSON, YAML):
         return output.data(answer, options.format)
-    return terminal.trace(answer, colours=output.has_colours(options.color))
+    return terminal.trace(answer, colours=output.has_colours(options.color), columns=output.width())
 
 
 def status(answer: Answer) -> int:

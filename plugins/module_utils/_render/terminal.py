@@ -49,12 +49,12 @@ class Section(t.NamedTuple):
     entries: list[list[str]]
 
 
-def trace(answer: trace_result.Data, *, colours: bool = False) -> str:
-    """Return an answer as text. Raises Refused."""
+def trace(answer: trace_result.Data, *, colours: bool = False, columns: int = 0) -> str:
+    """Return an answer as text. columns: as for wrapped(). Raises Refused."""
     paint = painter(colours)
     lines = _Writer(paint).lines(trace_result.read(answer))
     explained = form.inside("result.explanation", form.perhaps(EXPLANATION), answer.get("explanation"))
-    return _text([*_explained(explained, paint), "", *lines] if explained else lines)
+    return wrapped([*_explained(explained, paint), "", *lines] if explained else lines, columns)
 
 
 def audit(result: findings.Data, *, colours: bool = False, columns: int = 0, is_wide: bool = False) -> str:
@@ -62,19 +62,19 @@ def audit(result: findings.Data, *, colours: bool = False, columns: int = 0, is_
     return wrapped(_lines(findings.read(result), painter(colours), is_wide), columns)
 
 
-def explanation(result: t.Mapping[str, t.Any], *, colours: bool = False) -> str:
-    """Return an explanation of what changed, or those of several paths, as text. Raises Refused."""
+def explanation(result: t.Mapping[str, t.Any], *, colours: bool = False, columns: int = 0) -> str:
+    """Return an explanation of what changed, or those of several paths, as text. columns: as for wrapped(). Raises Refused."""
     paint = painter(colours)
     paths = [form.inside("result", EXPLANATION, path) for path in result.get("paths") or [result]]
     lines = [line for number, path in enumerate(paths) for line in (*([""] if number else []), *_explained(path, paint))]
-    notes = [Section("Ignored", [[line] for line in result.get("ignored") or ()])]
-    return _text([*lines, *sections(notes, paint)])
+    notes = [Section("Ignored", [[Prose(line)] for line in result.get("ignored") or ()])]
+    return wrapped([*lines, *sections(notes, paint)], columns)
 
 
 def _explained(path: t.Mapping[str, t.Any], paint: Paint) -> t.Iterator[str]:
     doubt = "" if path["certain"] or not path["guilty"] else " (not certain)"
     colour = RED if path["guilty"] else YELLOW
-    yield paint(f"{path['reason'][:1].upper()}{path['reason'][1:]}{doubt}", colour)
+    yield Prose(paint(f"{path['reason'][:1].upper()}{path['reason'][1:]}{doubt}", colour))
     if path["packet"]:
         yield from ("", f"{'Packet':<9}{path['packet']}")
         yield from (f"{label:<9}{path['verdict'][label.lower()]}" for label in ("Before", "After"))
@@ -98,10 +98,6 @@ def wrapped(lines: t.Iterable[str], columns: int) -> str:
 def _filled(line: str, columns: int) -> str:
     indent = line[: len(line) - len(line.lstrip())]
     return textwrap.fill(line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-
-
-def _text(lines: t.Iterable[str]) -> str:
-    return wrapped(lines, 0)
 
 
 def painter(colours: bool) -> Paint:
@@ -133,14 +129,14 @@ class _Writer:
         rest = ", ".join(f"{section.title} ({_count(section)})" for section in below)
         note = [self._paint(line.format(rest), FAINT) for line in BELOW if rest]
         steps = [line for title, way in zip(("Packet", "Reply"), answer.way.both) for line in self._path(title, way)]
-        remarks = [Section(title, [[line] for line in lines]) for title, lines in passage.remarks(answer).items()]
+        remarks = [Section(title, [[Prose(line)] for line in lines]) for title, lines in passage.remarks(answer).items()]
         return [*head, *sections(above, self._paint), *note, *steps, *sections([*below, *remarks], self._paint)]
 
     def _head(self, answer: Answer) -> list[str]:
         way = answer.way
         outcome = self._paint(f"{answer.summary}:", _colour(answer.worst))
         first, *others = way.reasons or [""]
-        lines = [f"{outcome} {first}".rstrip(), *others]
+        lines = [*map(Prose, (f"{outcome} {first}".rstrip(), *others))]
         labels = {"Packet": [passage.sent(answer)], "Culprit": self._decider(way), "Node": [str(answer.origin)]}
         return [*lines, *(line for label, words in labels.items() for line in labelled(label, filter(None, words)))]
 
@@ -175,7 +171,7 @@ class _Writer:
 
     def _way(self, way: Way) -> list[str]:
         summary = self._paint(way.summary, _colour(way.worst))
-        return [summary, *way.reasons, *labelled("Culprit", self._decider(way))]
+        return [summary, *map(Prose, way.reasons), *labelled("Culprit", self._decider(way))]
 
     def _verdicts(self, verdicts: t.Sequence[str]) -> str:
         return self._paint(", reply ".join(verdicts), _colour(verdicts[-1])) if verdicts else ""

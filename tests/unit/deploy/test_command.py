@@ -308,6 +308,8 @@ def test_a_check_is_explained_by_the_catalogue(capsys: pytest.CaptureFixture[str
     assert all(check.id in listed for check in catalogue.CHECKS) and max(map(len, listed.splitlines())) <= audit.COLUMNS
     assert program.main(["audit", "--explain", "rp-strict-asymmetric"]) == 0
     words = " ".join(capsys.readouterr().out.split())
+    assert program.main(["audit", "--list", "-o", "json"]) == 0
+    assert [check["id"] for check in json.loads(capsys.readouterr().out)] == [check.id for check in audit._by_severity()]
     check = next(check for check in catalogue.CHECKS if check.id == "rp-strict-asymmetric")
     assert all(text in words for text in (check.trouble, check.evidence, check.remedy, check.source, *check.symptoms))
 
@@ -426,6 +428,25 @@ def test_a_snapshot_by_the_agent_has_what_it_saw_change(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cluster.archive, "running", lambda: b"program")
     assert cluster.Kubectl([]).snapshot("node7") == {"format": 1, "unread": [], **changes}
+
+
+NO_NODE = """#!/bin/sh
+case "$*" in
+*"get pods"*) echo '{"items": []}';;
+*"get nodes"*) echo node/aks-pool-1; echo node/aks-pool-2; echo node/other;;
+*) echo 'Error from server (NotFound): nodes "aks-pol-1" not found' >&2; exit 1;;
+esac
+"""
+
+
+def test_a_node_that_a_cluster_does_not_have_is_answered_with_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kubectl").write_text(NO_NODE)
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(Failure, match="^the cluster has no node aks-pol-1, but such as aks-pool-1, aks-pool-2, other$"):
+        cluster.Kubectl([]).snapshot("aks-pol-1")
 
 
 def test_a_node_without_python_is_named_with_the_way_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
