@@ -54,19 +54,14 @@ connection:
   returned: with O(connection)
   type: dict
   sample: {address: 192.0.2.7, port: 443}
-msg:
-  description: The errors, or that the address gave no answer before the change, which is no error unless the check demands one.
-  returned: failure, or with O(connection) and without an answer
-  type: str
-  sample: no answer before the change
 is_kept_back:
   description: Whether the node is not changed because too many other nodes are lost.
   returned: failure
   type: bool
   sample: false
 msg:
-  description: The errors, or the connection that failed.
-  returned: failure
+  description: The errors, the connection that failed, or that an address gave no answer, which only C(before) makes an error.
+  returned: failure, or an address without an answer
   type: str
   sample: 192.0.2.7 port 443 accepts no connection from node1. Nothing was changed.
 """
