@@ -16,7 +16,7 @@ from pathlib import Path
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.finding import Check
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
@@ -26,6 +26,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._twin import bui
 
 from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, ERROR, LIVE, LOST, SEVERITIES, STDIN, TEXT, WIDE, sentence
+from .sources import Evidence
 
 SECONDS, BYTES = 3600, 8 << 30  # of computation and of memory, to audit one of many nodes
 TEXTS = ("id", "severity", "worst", "trouble", "evidence", "remedy", "source")  # of a check, as its catalogue has them
@@ -45,13 +46,14 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
     if options.prove:
         build_backend.require_programs()
     with output.Progress() as tell:
-        nodes = {} if is_plugin or options.node else _nodes(options.evidence)
-        if nodes:
-            results = _of_many(nodes, options, assume, tell)
-        else:
-            tell(f"reading {options.node}" if is_plugin else "reading the evidence")
-            evidence = sources.evidence(options, is_plugin, SUBSETS)
+        tell(f"reading {options.node}" if is_plugin else "reading the evidence")
+        is_of_one = is_plugin or options.node or len(options.evidence) > 1 or options.evidence[0] in (LIVE, STDIN)
+        place = "" if is_of_one else options.evidence[0]
+        evidence, nodes = _divided(place, lambda: sources.evidence(options, is_plugin, SUBSETS))
+        if evidence:
             results = {evidence.source: all_printable(_result(evidence, options, assume, tell))}
+        else:
+            results = _of_many(nodes, options, assume, tell)
     if options.html:
         Path(options.html).write_text(audit_page.text(results), encoding="utf-8")
     if nodes:
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin: boo
 
 
 def _result(
-    evidence: sources.Evidence, options: argparse.Namespace, assume: t.Mapping[str, str], tell: t.Callable[[str], None]
+    evidence: Evidence, options: argparse.Namespace, assume: t.Mapping[str, str], tell: t.Callable[[str], None]
 ) -> dict[str, t.Any]:
     """Raises DatapathError."""
     snapshot_form.check(evidence.snapshot)
@@ -82,10 +84,21 @@ def _shown(result: Data, options: argparse.Namespace) -> str:
     return terminal.audit(result, colours=colours, columns=columns, is_wide=options.format == WIDE)
 
 
-def _nodes(evidence: t.Sequence[str]) -> dict[str, t.Any]:
-    """Return the evidence of each node by its name, if one place has several; else nothing. Raises Invalid."""
-    (place, *others) = evidence
-    return {} if others or place in (LIVE, STDIN) else pastes_backend.nodes(place)
+def _divided(place: t.Any, read: t.Callable[[], Evidence]) -> tuple[Evidence | None, dict[str, t.Any]]:
+    """Return the evidence of one node, or what to read of each of many by its name. place: empty if it is of one. Raises Invalid.
+
+    An archive is not read twice unless it has several nodes.
+    """
+    nodes = pastes_backend.nodes(place) if isinstance(place, str) and os.path.isdir(place) else {}
+    if nodes:
+        return None, nodes
+    try:
+        return read(), {}
+    except Invalid as error:
+        nodes = pastes_backend.nodes(place) if isinstance(place, str) and error.option == "node" else {}
+        if not nodes:
+            raise
+        return None, nodes
 
 
 def _of_many(
@@ -93,20 +106,21 @@ def _of_many(
 ) -> dict[str, t.Any]:
     """Audit each node in a process of its own, as many at once as there are processors. Returns the results by nodes."""
 
-    def of_one(dump: t.Any) -> dict[str, t.Any]:
+    def of_place(dump: t.Any) -> dict[str, t.Any]:
         """Return results by nodes, or by an empty name for evidence of one; or why there are none."""
         try:
-            within = pastes_backend.nodes(dump) if isinstance(dump, str) else {}
-            evidence = {name: sources.of_dump(each, "", "") for name, each in (within or {"": dump}).items()}
-            return {name: _result(each, options, assume, lambda _step: None) for name, each in evidence.items()}
+            evidence, within = _divided(dump, lambda: sources.of_dump(dump, "", ""))
+            if evidence:
+                return {"": _result(evidence, options, assume, lambda _step: None)}
         except DatapathError as error:
             return {"": {"msg": sentence(error)}}
         except OSError as error:
             return {"": {"msg": f"{error.filename or dump}: {error.strerror or error}"}}
+        return {name: result for name, each in within.items() for result in of_place(each).values()}
 
     def bounded(dump: t.Any) -> dict[str, t.Any]:
         try:
-            return t.cast("dict[str, t.Any]", pastes_backend.within_bounds(lambda: of_one(dump), SECONDS, BYTES))
+            return t.cast("dict[str, t.Any]", pastes_backend.within_bounds(lambda: of_place(dump), SECONDS, BYTES))
         except pastes_backend.Exceeded as bound:
             return {"": {"msg": f"its audit needed more than {bound}, or was killed"}}
         except (RuntimeError, ValueError) as error:

@@ -31,6 +31,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import
 from lab import Lab, collection
 from lab import Node as LabNode
 from lab.waiting import until
+from unit._pastes.test_bundles import sysdump as sysdump_of_two
 
 from .._pastes import test_bundles
 from .._pastes.test_bundles import BUNDLES, Node, fate
@@ -345,6 +346,19 @@ def test_a_folder_of_bundles_is_audited_node_by_node_and_a_broken_one_hides_no_o
     assert "EVIDENCE must be in a whole archive that can be read" in broken
     written = json.loads(program.run("audit", bundles, "-o", "json", "--check=rp-strict-asymmetric").stdout)
     assert [*written["nodes"]] == ["broken.tar.gz", "node0.json", "node1.json", "node2.json"]
+
+
+def test_a_sysdump_of_many_nodes_is_audited_node_by_node_also_in_a_folder(program: Program, folder: Path) -> None:
+    place = folder / "sysdumps"
+    place.mkdir()
+    sysdump = sysdump_of_two(place)
+    alone = json.loads(program.run("audit", sysdump, "-o", "json", "--check=rules-of-one-source").stdout)
+    assert [*alone["nodes"]] == ["node1", "node2"]
+    (place / "node7.json").write_text(json.dumps(ENIS))
+    beside = json.loads(program.run("audit", place, "-o", "json", "--check=rules-of-one-source").stdout)
+    assert {"node1", "node2", "node7.json"} <= {*beside["nodes"]}
+    one = json.loads(program.run("audit", sysdump, "--node", "node2", "-o", "json", "--check=rules-of-one-source").stdout)
+    assert one["node"]["name"] == "node2"
 
 
 def test_an_interrupt_ends_an_audit_of_many_and_begins_no_other(program: Program, folder: Path) -> None:
