@@ -187,8 +187,9 @@ def parser(is_plugin: bool, version: str) -> Parser:
         for each in (trace, audit, snapshot):
             _add_cluster(each)
     else:
+        evidence = {trace: EVIDENCE, audit: f"{EVIDENCE}. In a folder of bundles or snapshots, each is a node"}
         for each in (trace, audit):
-            each.add_argument("evidence", metavar="EVIDENCE", nargs=1 if each is trace else "+", default=[], help=EVIDENCE)
+            each.add_argument("evidence", metavar="EVIDENCE", nargs=1 if each is trace else "+", default=[], help=evidence[each])
             each.add_argument("--node", default="", metavar="NODE", help=OF_MANY if each is trace else OF_MANY_AUDIT)
         completion = command(COMPLETION, "print the completion of a shell", ABOUT_COMPLETION)
         completion.add_argument("shell", choices=SHELLS)

@@ -157,13 +157,21 @@ def _entries(path: str) -> dict[str, str]:
     texts = {name: place for name, place in places.items() if os.path.isfile(place) and name.endswith(SUFFIXES)}
     if any(part.kind for name in texts for part in commands.parts(name, "")):
         return {}
-    snapshots = {name: _from_json(_text_of(place)) for name, place in texts.items() if name.endswith(".json")}
-    origins = {name: snapshot.Origin.of(value) for name, value in snapshots.items() if snapshot.is_snapshot(value)}
+    hosts = {name: host for name, place in texts.items() if (host := _host(name, _text_of(place))) is not None}
     whole = {name for name in places if name.endswith(archive_backend.EXTENSIONS) or os.path.isdir(places[name])}
-    is_of_one = not whole and len({origin.name for origin in origins.values()}) == 1
-    if is_of_one or len(whole) + len(origins) < 2:
+    is_of_one = not whole and len({host.partition(".")[0] for host in hosts.values()}) == 1
+    if is_of_one or len(whole) + len(hosts) < 2:
         return {}
     return {name: place for name, place in places.items() if name in texts or name in whole}
+
+
+def _host(name: str, text: str) -> str | None:
+    """Return the node of a snapshot, or of a text whose prompts all name one host; None for another text."""
+    value = _from_json(text)
+    if snapshot.is_snapshot(value):
+        return snapshot.Origin.of(value).name
+    hosts = {part.host for part in commands.parts(name, text) if part.host and not part.is_pod}
+    return hosts.pop() if len(hosts) == 1 else None
 
 
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:

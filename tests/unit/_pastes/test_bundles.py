@@ -341,6 +341,15 @@ def test_a_folder_of_bundles_is_many_nodes_and_one_of_outputs_is_one(tmp_path: P
     assert pastes_backend.nodes("/nowhere") == {}
 
 
+@pytest.mark.parametrize(("host", "count"), [("node2", 2), ("node1", 0)])
+def test_a_folder_of_texts_that_the_script_printed_is_many_nodes_by_their_prompts(host: str, count: int, tmp_path: Path) -> None:
+    for name, each in (("a", "node1"), ("b", host)):
+        (tmp_path / f"{name}.txt").write_text(
+            f"root@{each}:~# ip route\ndefault via 192.0.2.1 dev eth0\nroot@{each}:~# ip rule\n"
+        )
+    assert len(pastes_backend.nodes(str(tmp_path))) == count
+
+
 def test_a_bundle_of_many_nodes_asks_for_one_of_them(tmp_path: Path) -> None:
     path = sysdump(tmp_path)
     assert (priorities(path, "node1"), priorities(path, "node2")) == ([0, 1], [0, 2])
