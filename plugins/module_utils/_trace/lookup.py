@@ -48,7 +48,7 @@ class Decision(t.NamedTuple):
 
 
 class _Rules:
-    """The rules of a family, found by the addresses that they name: a node may have thousands, of which few are about a packet."""
+    """The rules of a family, found by the addresses that they name: of thousands, few are about a packet."""
 
     def __init__(self, rules: t.Iterable[Rule]) -> None:
         self._of_prefix: dict[tuple[str, Prefix], list[tuple[int, Rule]]] = {}
