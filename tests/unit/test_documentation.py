@@ -14,9 +14,11 @@ from typing import Any
 import house
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue
-from generators import check_catalogue, drawings, profile_facts
-from publishing import site_versions
+pytest.importorskip("yaml")
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit import catalogue  # noqa: E402
+from generators import check_catalogue, drawings, profile_facts  # noqa: E402
+from publishing import site_versions  # noqa: E402
 
 TESTS = Path(__file__).resolve().parents[1]
 DOCS = TESTS.parent / "docs"

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils import _module
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import MissingProgram
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend
+pytest.importorskip("ansible")
+
+from ansible_collections.kubenode.datapath.plugins.module_utils import _module  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import MissingProgram  # noqa: E402
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend  # noqa: E402
 
 
 def test_a_node_without_nft_is_told_of_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
