@@ -189,6 +189,20 @@ def addresses(changes: t.Collection[Change]) -> list[str]:
     return [word.partition("/")[0] for word in words]
 
 
+def words(changes: t.Iterable[Change]) -> t.Iterator[str]:
+    """Yield all words of the options of calls, without the lengths of networks, such as the addresses in a policy."""
+    waiting: list[t.Any] = [change.options for change in changes if isinstance(change, Call)]
+    while waiting:
+        part = waiting.pop()
+        waiting += part.values() if isinstance(part, dict) else part if isinstance(part, (list, tuple)) else ()
+        yield from [part.partition("/")[0]] if isinstance(part, str) else ()
+
+
+def may_name_rules(changes: t.Iterable[Change]) -> bool:
+    """Return whether changes may remove a policy rule, or compare all of them with those of an option."""
+    return any(isinstance(change, Call) or "rule" in getattr(change, "words", ()) for change in changes)
+
+
 def _keeps_to_rules(change: Change) -> bool:
     """Return whether a change names no rule and adds no unknown address, such as a setting, a route, or a policy."""
     words = getattr(change, "words", ())

@@ -25,6 +25,7 @@ from .._snapshot.values import Filter, Snapshot
 from .._twin import (
     assumptions,
     blueprint,
+    bounds,
     build_backend,
     lacking,
     link_messages,
@@ -83,7 +84,15 @@ def reached(drawn: Blueprint, snapshot: Snapshot, packets: t.Sequence[Packet], c
     protocols = {packet.protocol for packet in packets}
     has_ports = protocols <= {TCP, UDP} and "0" not in ports
     names = frozenset(map(protocol_name, protocols))
-    return reachable.reduced(drawn, reachable.Flow(frozenset(addresses - {b""}), names, frozenset(ports) if has_ports else None))
+    near = {*map(reachable.packed, (*assumptions.near_addresses(snapshot), *changes_backend.words(changes)))}
+    flow = reachable.Flow(
+        frozenset(addresses - {b""}),
+        names,
+        frozenset(ports) if has_ports else None,
+        frozenset(near - {b""}),
+        changes_backend.may_name_rules(changes),
+    )
+    return reachable.reduced(drawn, flow)
 
 
 class Plan(t.NamedTuple):
@@ -102,6 +111,7 @@ class Plan(t.NamedTuple):
 def plan(snapshot: Snapshot, packets: t.Sequence[Packet], changes: Changes = ()) -> Plan:
     """Raises Invalid for what no twin can have, and for what is larger than a bound."""
     drawn = reached(blueprint.draw(snapshot), snapshot, packets, changes)
+    bounds.check_twin(len(drawn.rules), len(drawn.routes), len(drawn.neighbours))
     changes_backend.check_sizes(changes, drawn.sizes)
     return Plan(snapshot, packets, changes, drawn)
 

@@ -115,6 +115,12 @@ def all_addresses(snapshot: Snapshot) -> t.Iterator[str]:
         yield from (hop.via for hop in route.hops)
 
 
+def near_addresses(snapshot: Snapshot) -> t.Iterator[str]:
+    """Yield the addresses for whose MAC addresses pods may ask the node, and those at the other ends of its tunnels."""
+    yield from (hop.via for pod in snapshot.pods for route in pod.routes for hop in route.hops)
+    yield from (address.peer.partition("/")[0] for link in snapshot.links for address in link.address_info)
+
+
 def _has_addresses(snapshot: Snapshot, packet: Ends) -> bool:
     """Return whether a link has an address of the packet's family, besides link-local ones and those of the loopback."""
     addresses = (address for link in snapshot.links if link.name != LOOPBACK for address in link.addresses)

@@ -82,16 +82,19 @@ class Blueprint(t.NamedTuple):
     """What has to be built.
 
     links: in the node's order, and each bridge before its ports. names: of all links by index. settings: path below /proc/sys
-    and value, in the order of writing. commands: lines for ``ip -batch``. families_of_rules: families whose rules the snapshot
-    has. tables: family and number of the tables whose routes it has. routes: those that the twin must have in the end.
-    restores: program and text. hooks: of tables that both backends of iptables have. ruleset: nft's JSON objects. ruleset_text:
-    the same as text. servers: addresses of IPVS by family of nft. sizes: of the sets. notes: what is different in the twin.
+    and value, in the order of writing. addresses: lines for ``ip -batch``, with those for ports of bridges. rules, neighbours:
+    such lines, each with the rule that it adds, if it adds one, or with the neighbour's address. routes: those that the twin must
+    have in the end. restores: program and text. hooks: of tables that both backends of iptables have. ruleset: nft's JSON
+    objects. ruleset_text: the same as text. servers: addresses of IPVS by family of nft. sizes: of the sets. notes: what is
+    different in the twin.
     """
 
     links: list[NewLink]
     names: dict[int, str]
     settings: list[tuple[str, int]]
-    commands: list[str]
+    addresses: list[str]
+    rules: list[tuple[str, rule.Rule | None]]
+    neighbours: list[tuple[str, bytes]]
     routes: list[tuple[route.Route, str]]
     restores: list[tuple[str, str]]
     hooks: list[legacy_half.Hook]
@@ -100,6 +103,11 @@ class Blueprint(t.NamedTuple):
     servers: dict[str, list[str]]
     sizes: bounds.Sets
     notes: list[Assumption]
+
+    @property
+    def commands(self) -> list[str]:
+        """Return all lines for ``ip -batch`` but those of routes."""
+        return [*self.addresses, *(line for line, _part in (*self.rules, *self.neighbours))]
 
     @property
     def has_filled_sets(self) -> bool:
@@ -123,12 +131,9 @@ def draw(snapshot: Snapshot) -> Blueprint:
         links,
         names,
         list(_settings(snapshot.settings, {*names.values()})),
-        [
-            *_bridge_ports(snapshot.links),
-            *_addresses(snapshot.links, vrfs.ports(separate)),
-            *_rules(snapshot.rules, separate, notes),
-            *_neighbours(snapshot.neighbors),
-        ],
+        [*_bridge_ports(snapshot.links), *_addresses(snapshot.links, vrfs.ports(separate))],
+        list(_rules(snapshot.rules, separate, notes)),
+        list(_neighbours(snapshot.neighbors)),
         desired,
         list(_restores(snapshot, sizes, hooks, notes)),
         hooks,
@@ -311,29 +316,32 @@ def parsed_rules(given: t.Sequence[PolicyRule]) -> t.Iterator[rule.Rule]:
 OF_ROOT = (0, 0)  # a range of users
 
 
-def _rules(given: t.Sequence[PolicyRule] | None, separate: t.Sequence[vrfs.Vrf], notes: list[Assumption]) -> t.Iterator[str]:
+Line = tuple[str, t.Optional[rule.Rule]]
+
+
+def _rules(given: t.Sequence[PolicyRule] | None, separate: t.Sequence[vrfs.Vrf], notes: list[Assumption]) -> t.Iterator[Line]:
     """Yield lines that replace the kernel's rules by those of the snapshot, in its order."""
-    by_family: dict[str, list[str]] = {}
+    by_family: dict[str, list[Line]] = {}
     for number, each in enumerate(given or ()):
         by_family.setdefault(each.family, []).extend(_rule_lines(number, each, separate, notes))
     for family in FAMILIES:
         lines = by_family.get(family)
         if lines:
             words = f"-{family[-1]}"
-            first = [] if LOCAL_RULE in lines else [0]
-            yield from (f"{words} rule del priority {priority}" for priority in (*first, *KERNELS_RULES[family]))
-            yield from (f"{words} rule add {line}" for line in lines if line != LOCAL_RULE)
+            first = [] if (LOCAL_RULE, None) in lines else [0]
+            yield from ((f"{words} rule del priority {priority}", None) for priority in (*first, *KERNELS_RULES[family]))
+            yield from ((f"{words} rule add {line}", parsed) for line, parsed in lines if line != LOCAL_RULE)
 
 
-def _rule_lines(number: int, given: PolicyRule, separate: t.Sequence[vrfs.Vrf], notes: list[Assumption]) -> t.Iterator[str]:
-    """Yield the words of the rules that stand for a rule of the snapshot; none for one that the twin cannot have."""
+def _rule_lines(number: int, given: PolicyRule, separate: t.Sequence[vrfs.Vrf], notes: list[Assumption]) -> t.Iterator[Line]:
+    """Yield the rules, each behind its words, that stand for a rule of the snapshot; none for one that the twin cannot have."""
     if given.is_of_own_addresses:
-        yield LOCAL_RULE
+        yield LOCAL_RULE, None
         return
     parsed = _parsed_rule(number, given, notes)
     if parsed and (not parsed.uidrange or _is_of_root(parsed, given, notes)):
         for each in vrfs.rules(separate, parsed._replace(uidrange=parsed.uidrange and OF_ROOT)):
-            yield f"priority {each.priority} {each.selector} {each.decision}{_protocol(given.protocol)}"
+            yield f"priority {each.priority} {each.selector} {each.decision}{_protocol(given.protocol)}", each
 
 
 def _is_of_root(parsed: rule.Rule, given: PolicyRule, notes: list[Assumption]) -> bool:
@@ -386,16 +394,16 @@ def _is_kernels(given: Route) -> bool:
     return given.table in (str(LOCAL_TABLE), "local") and given.protocol in ("", KERNELS)
 
 
-def _neighbours(neighbours: t.Iterable[Neighbour]) -> t.Iterator[str]:
+def _neighbours(neighbours: t.Iterable[Neighbour]) -> t.Iterator[tuple[str, bytes]]:
     """Yield lines that add each resolved neighbour as permanent, so that its entry does not age in the twin."""
     for number, neighbour in enumerate(neighbours):
         option = f"snapshot.neighbors[{number}]"
-        address = fields.show(fields.checked(f"{option}.address", neighbour.address, fields.address)[1])
+        packed = fields.checked(f"{option}.address", neighbour.address, fields.address)[1]
         dev = fields.checked(f"{option}.dev", neighbour.dev, fields.link)
         if neighbour.state == "PROXY":
-            yield f"neigh add proxy {address} dev {dev}"
+            yield f"neigh add proxy {fields.show(packed)} dev {dev}", packed
         elif is_mac(neighbour.mac) and not neighbour.is_failed:
-            yield f"neigh replace {address} lladdr {neighbour.mac} dev {dev} nud permanent"
+            yield f"neigh replace {fields.show(packed)} lladdr {neighbour.mac} dev {dev} nud permanent", packed
 
 
 def route_line(parsed: route.Route, protocol: str) -> str:

@@ -18,12 +18,14 @@ from .._core.errors import Invalid
 from .._ruleset import nft_objects
 
 Entry = t.Mapping[str, t.Any]
-# Entries by subset. A link takes 107 KiB of the kernel's memory, and the removal of 2,000 holds its lock for a second. The kernel
-# looks through all rules for each that it adds.
+# Entries by subset. A link takes 107 KiB of the kernel's memory, and the removal of 2,000 holds its lock for a second. A full
+# table of the internet has 1.3 million routes of both families.
 MOST = {
-    "links": 2048, "rules": 16384, "routes": 65536, "neighbors": 16384, "nftables": 262144, "ipsets": 4096, "bpf": 4096,
+    "links": 2048, "rules": 131072, "routes": 2097152, "neighbors": 131072, "nftables": 262144, "ipsets": 4096, "bpf": 4096,
     "filters": 4096, "ipvs": 16384, "evidence": 4096, "assumed": 65536,
 }  # fmt: skip
+# Of those that the packets of a twin can meet. The kernel looks through all rules for each that it adds.
+MOST_OF_TWIN = {"rules": 16384, "routes": 65536, "neighbors": 16384}
 MOST_ADDRESSES = 16384
 MOST_LINES, MOST_BYTES = 262144, 64 << 20  # of all rules as text
 MOST_COMMANDS, MOST_COMMAND_BYTES = 1024, 1 << 20  # of the option commands
@@ -40,6 +42,12 @@ def check(snapshot: Entry) -> None:
     addresses = sum(len(link.get("addresses") or ()) for link in snapshot.get("links") or ())
     at_most("snapshot.links", addresses, MOST_ADDRESSES, "addresses")
     _check_texts(snapshot)
+
+
+def check_twin(*counts: int) -> None:
+    """Raise Invalid for the first of the counts, in the order of MOST_OF_TWIN, that is larger than its bound."""
+    for (subset, most), count in zip(MOST_OF_TWIN.items(), counts):
+        at_most(f"snapshot.{subset}", count, most, "entries that packets can meet")
 
 
 def at_most(option: str, count: int, most: int, unit: str) -> None:

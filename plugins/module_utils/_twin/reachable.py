@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Which chains, rules and elements of maps the packets of a trace can reach, whatever their links, routes and marks.
+"""Which chains, rules and elements of maps the packets of a trace can reach, whatever their links, routes and marks, and which
+routes, policy rules and neighbours lead them.
 
 A rule or an element is left out only if it names an address, a protocol or a port that no packet of the trace can have: neither
 at first, nor by a translation that can be reached, nor in a reply. Each translation leads to further chains, so all tables are
@@ -19,7 +20,7 @@ import typing as t
 
 from .._ruleset import iptables_save, nft_blocks, nft_json, nft_text, ruleset
 from .._ruleset.ruleset import Element, Rule, Selection, Statement, Table
-from . import legacy_half
+from . import addressed, legacy_half
 from .blueprint import RESTORES, Blueprint
 
 ADDRESS, PROTOCOL, PORT, OTHER = "address", "protocol", "port", "other"
@@ -38,6 +39,7 @@ HARMLESS = frozenset(
 # A rule that matches by chance counts where packets choose among rules, and one with a set where the set is open.
 COUNTED = ("statistic --mode", "set")
 UNTRACKING = ("notrack", "ct")
+COPYING = ("dup", "fwd", "tee")  # a copy is sent to another address
 TRANSLATING = frozenset((ruleset.DNAT, ruleset.SNAT, ruleset.REDIRECT, *ADDRESSES, *PORTS))
 
 
@@ -48,11 +50,15 @@ class Flow(t.NamedTuple):
     """The fields of all packets of a trace before any translation.
 
     addresses: in network order, with those of the node. protocols: names. ports: of destinations; None if a packet has none.
+    near: further addresses to which only routes lead, such as those for whose MAC addresses pods ask. has_rules: whether changes
+    may name any policy rule.
     """
 
     addresses: frozenset[bytes]
     protocols: frozenset[str]
     ports: frozenset[str] | None
+    near: frozenset[bytes] = frozenset()
+    has_rules: bool = False
 
 
 class Condition(t.NamedTuple):
@@ -67,7 +73,8 @@ class Condition(t.NamedTuple):
 
 
 class Reach:
-    """What can be reached of some tables. is_known: False if a packet may get any address, so that all can be reached.
+    """What can be reached of some tables. is_known: False if a packet may get any address, so that all can be reached. is_copied:
+    whether copies of packets are sent elsewhere.
 
     chains: by table and name, whether packets come there that do not begin a connection. elements: the places of elements by
     table and map. sets: names by table.
@@ -75,14 +82,14 @@ class Reach:
 
     def __init__(self, flow: Flow, tables: t.Sequence[Table]) -> None:
         self._flow, self._tables = flow, tables
-        self._addresses, self._ports = set(flow.addresses), set(flow.ports or ())
+        self.addresses, self._ports, self.is_copied = set(flow.addresses), set(flow.ports or ()), False
         self._conditions: dict[tuple[int, str], list[Condition]] = {}
         self.is_known, self._is_tracked = True, True
         self.chains: list[dict[str, bool]] = [{} for _table in tables]
         self.elements: list[dict[str, set[int]]] = [{} for _table in tables]
         self.sets: list[set[str]] = [set() for _table in tables]
         state: tuple[int, int, bool] | None = None
-        while self.is_known and state != (state := (len(self._addresses), len(self._ports), self._is_tracked)):
+        while self.is_known and state != (state := (len(self.addresses), len(self._ports), self._is_tracked)):
             self._search()
 
     def selection(self, number: int) -> Selection:
@@ -134,11 +141,12 @@ class Reach:
     def _note(self, statement: Statement) -> None:
         """Note which address and port a packet may get, and whether its connection is still tracked as one."""
         kind = statement.kind
+        self.is_copied |= kind in COPYING
         if kind in TRANSLATING:
             translation = _translation(statement)
             self.is_known &= translation is not None
             address, port = translation or (b"", "")
-            self._addresses.update([address] if address else ())
+            self.addresses.update([address] if address else ())
             self._ports.update([port] if port else ())
         elif kind in UNTRACKING or (kind.startswith("ct ") and kind.endswith(" zone")):
             self._is_tracked = False
@@ -168,7 +176,7 @@ class Reach:
     def _may_have(self, kind: str, value: str, is_any: bool) -> bool:
         if kind == ADDRESS:
             address = packed(value)
-            return not address or address in self._addresses or address[0] >= MULTICAST[len(address)]
+            return not address or address in self.addresses or address[0] >= MULTICAST[len(address)]
         if kind == PROTOCOL:
             return value not in ruleset.TRANSPORTS or value in self._flow.protocols
         # The port of a reply may be any: masquerading chooses it. A reply of TCP begins no connection (nf_conntrack_proto_tcp.c).
@@ -224,7 +232,7 @@ def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
     of_objects, of_text, *of_programs = (
         {(table.family, table.name): reach.selection(next(numbers)) for table in tables} for tables in sources
     )
-    return drawn._replace(
+    drawn = drawn._replace(
         ruleset=nft_json.select(drawn.ruleset, of_objects),
         ruleset_text=listing.select(of_text),
         restores=[
@@ -232,3 +240,4 @@ def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
             for (program, text), selections in zip(drawn.restores, of_programs)
         ],
     )
+    return drawn if reach.is_copied else addressed.reduced(drawn, reach.addresses | flow.near, flow.has_rules)

@@ -29,9 +29,9 @@ SIZE = "type ipv4_addr\nsize 50000000"
     [
         ({"links": [{"name": "a"}] * 2049}, "snapshot.links must be at most 2048 entries; 2049 was given"),
         ({"links": [{"name": "a", "addresses": [{}] * 16385}]}, "snapshot.links must be at most 16384 addresses"),
-        ({"rules": [{}] * 16385}, "snapshot.rules must be at most 16384 entries"),
-        ({"routes": [{}] * 65537}, "snapshot.routes must be at most 65536 entries"),
-        ({"neighbors": [{}] * 16385}, "snapshot.neighbors must be at most 16384 entries"),
+        ({"rules": [{}] * 131073}, "snapshot.rules must be at most 131072 entries"),
+        ({"routes": [{}] * 2097153}, "snapshot.routes must be at most 2097152 entries"),
+        ({"neighbors": [{}] * 131073}, "snapshot.neighbors must be at most 131072 entries"),
         ({"nftables": [{"set": {"elem": [1] * 524289}}]}, "snapshot.nftables must be at most 524288 elements of sets"),
         ({"nftables_text": "1," * 524289}, "snapshot.nftables_text must be at most 524288 elements of sets"),
         ({"nftables_text": "\n" * 262145}, "snapshot.nftables_text must be at most 262144 lines"),
