@@ -29,7 +29,7 @@ def main() -> None:
         objects = f"ebtables_cleanup, {RULES} rules, half of them to go"
         show_ratio(f"{objects}: run / (ebtables-save + nft -a list + ping)", seconds["clean-up"], baseline, target=3)
         show_ratio(f"{objects}: converged / the same", seconds["again"], baseline)
-        show_ratio(f"{objects}: put back / the same", seconds["back"], baseline)
+        show_ratio(f"{objects}: put back / the same", seconds["back"], baseline, target=3)
         print(f"    ebtables-save and nft -a list: {listing * 1000:.0f} ms")
 
 

@@ -101,10 +101,14 @@ class Ebtables(UndoBackend):
 
 
 class _Look(t.NamedTuple):
-    """A listing. before: table and handle of each rule that existed before it was made. chains: the rules that it shows."""
+    """A listing. chains: the rules that it shows. owned: those that the kernel had before and after it was made.
 
-    before: frozenset[tuple[str, int]]
+    generation: of the kernel's rules, as of nfnetlink.generation(); None if they changed meanwhile.
+    """
+
     chains: dict[Place, tuple[ListedRule, ...]]
+    owned: dict[Place, list[Owned]]
+    generation: int | None
 
 
 class _Nft:
@@ -112,25 +116,31 @@ class _Nft:
         self._run = run
         self._warn = warn
         self.listings: dict[str, str] = {}  # the last one by table; one of all tables has the empty name
-        self._last: _Look | None = None  # kept for ``_remove``: a listing takes longer than all else
+        self._last: _Look | None = None  # a listing takes longer than all else
 
     def read(self) -> dict[Place, tuple[ListedRule, ...]]:
+        """Return the rules by chain. Counters are those of the last listing if no rule has changed since."""
         self._last = self._look()
         return self._last.chains
 
     def _look(self) -> _Look:
-        """List the rules, each once; starts no process if there are none.
+        """List the rules, each once; starts no process if there are none, or if they are as the last listing shows them.
 
         Raises Failure if the listing lacks a table that has rules, or is torn at each attempt: if another program inserts a
         rule while ebtables-nft-save reads, the kernel may list a rule twice, which iptables 1.8.9 prints twice.
         """
         for _try in range(TRIES):
-            before = frozenset((table, rule.handle) for table, rules in self._rules().items() for rule in rules)
+            generation = _generation()
+            if self._last and generation is not None and generation == self._last.generation:
+                return self._last
+            before = _owned()
             tool = self._tool() if before else None
             if tool is None:
-                return _Look(before, {})
+                return _Look({}, before, None)
             chains = self._list(tool)
-            current = self._lasting(before)
+            if _generation() != generation:
+                generation = None
+            current = before if generation is not None else _lasting(before)
             unlisted = {place.table for place in current} - {place.table for place in chains}
             if unlisted:
                 raise Failure(
@@ -139,28 +149,16 @@ class _Nft:
                 )
             # The policy of a chain without a hook, whatever its name, is a rule at its end, which is not listed (iptables 1.8).
             built_in = {Place(NFT, base.table, base.name) for base in nfnetlink.chains(BRIDGE) if base.has_hook} & chains.keys()
-            is_kept = sum(map(len, current.values())) == len(before)  # then a listing of the same length is whole
+            is_kept = sum(map(len, current.values())) == sum(
+                map(len, before.values())
+            )  # then a listing of the same length is whole
             if all(
                 is_kept and len(rules) == len(chains.get(place, ())) or ebtables.has_each_once(chains.get(place, ()), rules)
                 for place, rules in current.items()
                 if place in built_in
             ):
-                return _Look(before, chains)
+                return _Look(chains, current, generation)
         raise Failure(RESTLESS)
-
-    def _lasting(self, before: t.Collection[tuple[str, int]]) -> dict[Place, list[Owned]]:
-        """Return the rules that existed ``before`` and still exist."""
-        lasting: dict[Place, list[Owned]] = {}
-        for table, rules in self._rules().items():
-            for rule in rules:
-                if (table, rule.handle) in before:
-                    lasting.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
-        return lasting
-
-    def _rules(self) -> dict[str, list[nfnetlink.EncodedRule]]:
-        if not kernel.is_ready("nf_tables"):
-            return {}
-        return {table: nfnetlink.rules(BRIDGE, table) for table in TABLES}
 
     def _tool(self) -> str | None:
         tool = process.find("ebtables-nft-save")
@@ -200,7 +198,7 @@ class _Nft:
 
     def _to_delete(self, rules: t.Collection[tuple[Place, str]], look: _Look) -> list[nfnetlink.Doomed] | None:
         """Return the handles of the rules to remove; None if one of them is not certain."""
-        current = self._lasting(look.before)
+        current = look.owned if look.generation is not None and look.generation == _generation() else _lasting(look.owned)
         doomed = []
         for place in sorted({place for place, _text in rules}):
             listed = look.chains.get(place, ())
@@ -238,6 +236,30 @@ class _Nft:
                 return
             self._remove({(place, text) for place, merged in merges.items() for text in merged.texts})
         raise Failure(RESTLESS)
+
+
+def _generation() -> int | None:
+    """Return a number that each change of the kernel's rules changes; None without nf_tables."""
+    return nfnetlink.generation() if kernel.is_ready("nf_tables") else None
+
+
+def _owned() -> dict[Place, list[Owned]]:
+    """Return the kernel's rules by chain."""
+    owned: dict[Place, list[Owned]] = {}
+    for table in TABLES if kernel.is_ready("nf_tables") else ():
+        for rule in nfnetlink.rules(BRIDGE, table):
+            owned.setdefault(Place(NFT, table, rule.chain), []).append(Owned(rule.handle, rule.encoding))
+    return owned
+
+
+def _lasting(before: t.Mapping[Place, t.Sequence[Owned]]) -> dict[Place, list[Owned]]:
+    """Return the rules that existed ``before`` and still exist."""
+    handles = {place: {rule.handle for rule in rules} for place, rules in before.items()}
+    return {
+        place: lasting
+        for place, rules in _owned().items()
+        if (lasting := [rule for rule in rules if rule.handle in handles.get(place, ())])
+    }
 
 
 class _Legacy:

@@ -28,6 +28,7 @@ NFTABLES = 10  # NFNL_SUBSYS_NFTABLES
 GET_TABLE, DELETE_TABLE = NFTABLES << 8 | 1, NFTABLES << 8 | 2
 GET_CHAIN = NFTABLES << 8 | 4
 GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
+GET_GENERATION, GENERATION = NFTABLES << 8 | 16, 1  # NFT_MSG_GETGEN, NFTA_GEN_ID
 GET_SET, GET_ELEMENTS = NFTABLES << 8 | 10, NFTABLES << 8 | 13
 SET_TABLE, NAME_OF_SET, FLAGS_OF_SET, ELEMENTS, FLAGS_OF_ELEMENT = 1, 2, 3, 3, 3  # NFTA_SET_..., NFTA_SET_ELEM_...
 CHANGES_BY_ITSELF = 0x10 | 0x20  # NFT_SET_TIMEOUT, NFT_SET_EVAL: time and packets change the elements
@@ -165,6 +166,18 @@ def ipsets() -> list[str]:
 def delete_connections() -> None:
     """End all connections that the kernel tracks in this network namespace, if it tracks any. Raises Failure."""
     _ask([message(DELETE_CONNECTIONS, wire.ACK, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))])
+
+
+def generation() -> int:
+    """Return the number of the rules' present state. Each transaction, whatever table it is about, gives them the next number.
+
+    The kernel must have loaded nf_tables, as for has_table(). Raises Failure.
+    """
+    with wire.connected(_open) as netlink:
+        answer = next(wire.answers(netlink, message(GET_GENERATION, 0, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))))
+    if answer.kind == wire.ERROR:
+        raise Failure(f"the kernel does not tell the generation of its rules: {os.strerror(wire.error_code(answer))}")
+    return int.from_bytes(attributes(answer.body, 4)[GENERATION], "big")
 
 
 class EncodedRule(t.NamedTuple):

@@ -590,6 +590,16 @@ def test_a_converged_node_is_only_listed(node: NamespaceNode, steps: Steps) -> N
     assert [os.path.basename(call[0]) for call in calls] == ["ebtables-nft-save"]
 
 
+def test_rules_are_listed_again_only_after_a_change(node: NamespaceNode, steps: Steps) -> None:
+    """A run reads them before it has the lock, with the lock, around each change, and for the proof."""
+    for state in ("absent", "restored"):
+        with node.count_processes(("ebtables-nft",)) as calls:
+            assert node.module(MODULE, {"state": state})["changed"]
+        programs = [os.path.basename(call[0]).removeprefix("ebtables-nft-") for call in calls]
+        chains = programs.count("restore")
+        assert (programs.count("save"), chains > 0) == (1 + chains if chains else 2, state == "restored")
+
+
 def test_rules_of_the_other_backend_are_left(node: NamespaceNode, steps: Steps) -> None:
     node.remove(STATE)
     node.remove(CONFLIST)
