@@ -420,6 +420,8 @@ branches:
     - If chance decides, for example among the endpoints of a Service, the ways that packets took, the most frequent way first.
     - Packets are sent until no new way is seen. Each way has C(share), the part of the packets from 0 to 1, and RV(verdict),
       RV(interface), RV(packet), RV(reason), RV(culprit), RV(steps) and RV(reply).
+    - The 20 most frequent ways have an entry each. Behind them is one entry for each outcome of the others. Its C(count) is the
+      number of its ways, C(share) is that of all of them, and the rest is of one of them. C(count) is 1 for an entry of one way.
     - The other results are those of the most frequent way that lost its packets, or of the first packet if no way lost any.
   returned: success
   type: list

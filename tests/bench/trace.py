@@ -18,7 +18,7 @@ import struct
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from lab.node import NamespaceNode
 ROUNDS = 5
 SERVICES = kube_proxy.services(5_000)
 MOST_SECONDS, LIVE_ROUNDS = 5, 3  # of a trace of the node itself
+ENDPOINTS, MOST_OF_ENDPOINTS = 200, 1.0  # of one Service; seconds
 LINKS = 2_000
 WAITED = ["env"]  # a process that this one waits for, so that its CPU time counts; the lab's server of modules is none
 MOST_WAIT = 0.4  # seconds; without parts, it is 0.7 on an idle machine
@@ -43,16 +44,20 @@ PACKET = {"source": "10.1.0.5", "destination": "10.96.0.2", "protocol": "tcp", "
 OUTGOING = {"destination": "192.0.2.1", "protocol": "tcp", "destination_port": 80}
 
 
+class LargeService(kube_proxy.Service):
+    kind = "plain"
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [f"10.244.0.{number + 1}" for number in range(ENDPOINTS)]
+
+
 def main() -> None:
     with Lab("bench", nodes=[Node("node1")]) as lab, tempfile.TemporaryDirectory() as folder:
         node: NamespaceNode = lab.node("node1")
         ours = collection.link()
         other = _link(Path(folder), os.environ.get("BASELINE", ""))
-        saved, listed = kube_proxy.iptables(SERVICES), nft_listing()
-        tables = [
-            {"family": "ip", "table": name, "backend": "nft", "save": f"{text}COMMIT\n"}
-            for name, text in zip(("nat", "filter"), saved.split("COMMIT\n"))
-        ]
+        saved, listed, tables = kube_proxy.iptables(SERVICES), nft_listing(), tables_of(SERVICES)
         cases = {
             "a live node": ({"packet": OUTGOING}, ""),
             f"{len(SERVICES)} Services of iptables": ({"packet": PACKET, "snapshot": snapshot(iptables=tables)}, saved),
@@ -66,6 +71,11 @@ def main() -> None:
         waits = [longest_wait(node) for _round in range(3)]
         print(f"longest wait for links elsewhere, a twin of {LINKS}: {statistics.median(waits) * 1000:.0f} ms")
         judge(f"wait for links within {MOST_WAIT} s", statistics.median(waits) <= MOST_WAIT)
+        to_many = {"packet": PACKET, "snapshot": snapshot(iptables=tables_of([LargeService(1)]))}
+        seconds = statistics.median(trace(node, to_many, ours) for _round in range(ROUNDS))
+        title = f"CPU of a trace to a Service of {ENDPOINTS} endpoints: {seconds:.2f} s (target: at most {MOST_OF_ENDPOINTS})"
+        print(title)
+        judge(title, seconds <= MOST_OF_ENDPOINTS)
     for mode in kube_proxy.MODES:
         with Lab("bench", nodes=[Node("node1")]) as lab:
             of_services(lab.node("node1"), mode)
@@ -121,6 +131,12 @@ def load(node: NamespaceNode, text: str) -> float:
 
 def snapshot(**more: Any) -> dict[str, Any]:
     return {"links": [UPLINK], "settings": SETTINGS, "routes": ROUTES, **more}
+
+
+def tables_of(services: Sequence[kube_proxy.Service]) -> list[dict[str, str]]:
+    """The tables of iptables of a snapshot."""
+    texts = zip(("nat", "filter"), kube_proxy.iptables(services).split("COMMIT\n"))
+    return [{"family": "ip", "table": name, "backend": "nft", "save": f"{text}COMMIT\n"} for name, text in texts]
 
 
 def nft_listing() -> str:

@@ -77,7 +77,8 @@ def _end(fields: t.Mapping[str, str], end: str) -> str:
 
 
 def share(branch: Branch) -> str:
-    return f"{branch.share * 100:.3g} %"
+    ways = f" ({branch.count} ways, one of them:)" if branch.count > 1 else ""
+    return f"{branch.share * 100:.3g} %{ways}"
 
 
 def questions(answer: Answer) -> list[Dependency]:

@@ -151,7 +151,7 @@ class _Writer:
             Section(passage.CURES, [self._cure(cure) for cure in answer.cures]),
             Section(passage.FAILED, [[line] for line in passage.failed(answer)]),
             Section(passage.BEFORE, [self._way(answer.before)] if answer.before else []),
-            Section(passage.CHANCE, [self._branch(branch) for branch in answer.branches]),
+            Section(passage.CHANCE, [self._branch(branch) for branch in answer.main_branches]),
         ]
 
     def _fact(self, fact: Dependency) -> list[str]:

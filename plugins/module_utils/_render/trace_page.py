@@ -70,7 +70,7 @@ def _sections(answer: Answer, node: str) -> t.Iterator[Markup]:
     if answer.before:
         outcome = element("p", _tag(answer.before.summary, answer.before.worst))
         yield section(passage.BEFORE, element("div", outcome, *_way(answer.before, node), classes="card"))
-    yield section(passage.CHANCE, *(_branch(branch, node) for branch in answer.branches))
+    yield section(passage.CHANCE, *(_branch(branch, node) for branch in answer.main_branches))
     yield section("What the evidence lacks", *_lacks(answer))
 
 

@@ -38,7 +38,7 @@ RESULT = form.record(
         **WAY,
         **_CERTAIN,
         "before": form.perhaps(form.record(WAY)),
-        "branches": form.many(form.record({**WAY, "share": form.NUMBER})),
+        "branches": form.many(form.record({**WAY, "share": form.NUMBER, "count": form.NUMBER._replace(default=1)})),
         "cures": form.many(
             form.record({**_BOTH, **_CERTAIN, "kind": LINE, "change": LINE, "takes_along": LINE, "task": form.TEXT})
         ),
@@ -58,7 +58,7 @@ def read(result: object) -> Answer:
     return Answer(
         way(data),
         way(data["before"]) if data["before"] else None,
-        tuple(Branch(entry["share"], way(entry)) for entry in data["branches"]),
+        tuple(Branch(entry["share"], way(entry), entry["count"]) for entry in data["branches"]),
         data["certain"],
         tuple(map(_dependency, data["depends_on"])),
         tuple(Cure(**entry) for entry in data["cures"]),

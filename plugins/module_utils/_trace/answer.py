@@ -122,6 +122,9 @@ class Met(t.NamedTuple):
         return self.route is not None and any(hop.via for hop in self.route.hops)
 
 
+MOST_BRANCHES = 20  # that are told one by one
+
+
 class Way(t.NamedTuple):
     """What became of a packet, and of its reply. packet: as it left, in a result that was read; None if it did not leave.
 
@@ -227,13 +230,14 @@ class Way(t.NamedTuple):
 
 
 class Branch(t.NamedTuple):
-    """A way that a part of the packets takes. share: from 0 to 1."""
+    """A way that a part of the packets takes. share: from 0 to 1. count: of ways with its outcome, of which it is one."""
 
     share: float
     way: Way
+    count: int = 1
 
     def plain(self) -> dict[str, t.Any]:
-        return {"share": self.share, **self.way.plain()}
+        return {"share": round(self.share, 4), "count": self.count, **self.way.plain()}
 
 
 class Outcome(t.NamedTuple):
@@ -347,7 +351,7 @@ class Answer(t.NamedTuple):
             **self.way.plain(),
             "came_in_by": self.way.came_in_by,
             "before": self.before.brief() if self.before else None,
-            "branches": [branch.plain() for branch in self.branches],
+            "branches": [branch.plain() for branch in self.main_branches],
             "certain": self.certain,
             "depends_on": [dependency.plain() for dependency in self.depends_on],
             "cures": [cure.plain() for cure in self.cures],
@@ -360,6 +364,16 @@ class Answer(t.NamedTuple):
     def ways(self) -> list[Way]:
         """Return the ways that the packet may take by chance, the most frequent first."""
         return [branch.way for branch in self.branches] or [self.way]
+
+    @property
+    def main_branches(self) -> list[Branch]:
+        """Return the most frequent branches, and behind them one for each outcome of the rest."""
+        by_outcome: dict[t.Any, Branch] = {}
+        for branch in self.branches[MOST_BRANCHES:]:
+            key = branch.way.summary, branch.way.decider and branch.way.decider.plain()["text"]
+            former = by_outcome.get(key, branch._replace(share=0.0, count=0))
+            by_outcome[key] = former._replace(share=former.share + branch.share, count=former.count + branch.count)
+        return [*self.branches[:MOST_BRANCHES], *by_outcome.values()]
 
     @property
     def every_way(self) -> tuple[Way, ...]:

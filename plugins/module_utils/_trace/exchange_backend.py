@@ -34,6 +34,7 @@ from .._twin import (
     worlds,
 )
 from .._twin.blueprint import Blueprint
+from .._twin.build_backend import Place
 from .._twin.isolation_backend import Isolated
 from .._twin.substitutions import (
     ANNOUNCED,
@@ -138,7 +139,8 @@ class Exchange:
         self._packet, self._wants_reply = packets[0], True
         self._far_ends = FarEnds(isolated.packets, self._drawn.names, self._topology.neighbour, quiet)
         self._announced: list[Assumption] = []  # of the last packet
-        self._is_by_chance, self._probability = False, 1.0  # of it, too
+        self._by_chance: set[Place] = set()  # chains that chose by chance, for it, too
+        self._probability, self._is_in_turn, self._is_unsure = 1.0, False, False
         self._table_names = {entry.table: entry.fact.subject for entry in snapshot.open or () if entry.table}
         self._records = worlds.recent_chains(snapshot)
         self._has_filled = False  # whether a packet has filled a set
@@ -178,7 +180,7 @@ class Exchange:
             self._look()
             self._changes = ()
         first = self._sent()
-        branches = self._branches(first) if self._is_by_chance else []
+        branches = self._branches(first) if self._by_chance else []
         way = next((branch.way for branch in branches if not branch.way.is_well(wants_reply)), first)
         notes_of_sizes = sizes.notes(
             self._packet.length, branches[0].way if branches else first, self._topology, self._scene.tables
@@ -211,8 +213,8 @@ class Exchange:
         observation, way = self._stopped_before_ipvs(packet, macs) or self._judged(packet, macs)
         way = verdict.behind_broken_link(way, packet, self._scene)
         events = of_packet(observation)
-        self._is_by_chance = self._rule_texts.is_by_chance(events)
-        self._probability = self._rule_texts.probability(events) if self._is_by_chance else 1.0
+        self._by_chance = self._rule_texts.by_chance(events)
+        self._probability = self._rule_texts.probability(events) if self._by_chance else 1.0
         reply = self._reply(observation, way) if self._wants_reply else None
         if not packet.source and way.interface and not self._topology.has_order(way.interface, packet.family == fields.IPV6):
             sentence = f"Which address of {way.interface} comes first, so that the node sends from it, is not known."
@@ -347,10 +349,14 @@ class Exchange:
         return observation
 
     def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Way]:
-        """Send a packet and judge its way, again if nothing shows where it is lost: a busy machine may have been late."""
+        """Send a packet and judge its way, again if nothing shows where it is lost: a busy machine may have been late.
+
+        Not if it is another one's turn.
+        """
         observation = self._send(packet, *macs)
         way = verdict.judge(observation, self._scene)
-        if way.verdict in LOST and not way.culprit and not is_explained(observation):
+        self._is_unsure = way.verdict in LOST and not way.culprit and not is_explained(observation)
+        if self._is_unsure and not self._is_in_turn:
             self._forget()
             observation = self._send(packet, *macs)
             way = verdict.judge(observation, self._scene)
@@ -372,24 +378,32 @@ class Exchange:
     def _branches(self, first: Way) -> list[Branch]:
         """Return the ways that packets take by chance, with the share of each, the most frequent first; empty if there is one.
 
-        The shares are those of the rules. If the rules do not show shares, they are those of the packets that were sent.
+        The shares are those of the rules. If the rules do not show shares, they are those of the packets that were sent. The
+        endpoints of a Service take turns: by chance, all of 200 would need a thousand packets.
         """
         key = _distinction(first)
         ways, counts, likely = {key: first}, {key: 1}, {key: self._probability}
+        unsure = set[t.Any]()
+        # The turns of two chains may keep step, so that some pairs are never met.
+        self._is_in_turn = len(self._by_chance) == 1 and self._rule_texts.take_turns(*self._by_chance)
         since = 0
         while since < max(AGAIN, AGAIN_EACH * len(ways)) and sum(counts.values()) < MOST_PACKETS and sum(likely.values()) < ALL:
             way = self._sent()
             key = _distinction(way)
             since = since + 1 if key in ways else 0
+            if self._is_in_turn and self._is_unsure and key not in unsure:
+                unsure.add(key)
+                continue
             ways.setdefault(key, way)
             counts[key] = counts.get(key, 0) + 1
             likely[key] = self._probability
+        self._is_in_turn = False
         shares = (
             likely
             if ALL <= sum(likely.values()) <= 2 - ALL
             else {key: count / sum(counts.values()) for key, count in counts.items()}
         )
-        branches = [Branch(round(shares[key], 3), way) for key, way in ways.items()]
+        branches = [Branch(shares[key], way) for key, way in ways.items()]
         return sorted(branches, key=lambda branch: -branch.share) if len(ways) > 1 else []
 
     def _note(self, sentence: str) -> None:

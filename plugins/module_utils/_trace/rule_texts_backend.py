@@ -35,6 +35,11 @@ _PROBABILITY = re.compile(r"--probability ([\d.]+)")
 _MODULO = re.compile(r"numgen random mod (\d+)(?: offset \d+)? (?:(< )?(\d+)\b|vmap\b)")
 FINAL = ("accept", "drop")  # verdicts after which a packet meets no further rule of its hook
 Chains = dict[str, dict[int, str]]  # the texts of rules by chain and handle, and of a chain's own line by 0
+_RANDOM_STATISTIC = re.compile(r"--mode random --probability [\d.]+")
+_VMAP = re.compile(r"\bvmap \{ (.*) \}")
+_TARGET, _NAT = re.compile(r"\b(?:goto|jump) ([^\s,]+)"), re.compile(r"\b(?:[ds]nat|masquerade|redirect)\b")
+EXACT = 1e-4  # iptables stores a probability as a number of 31 bits
+MOST_ELEMENTS = 20  # of a map in a rule's text
 _HANDLE = re.compile(r"^\s*(.*?) # handle (\d+)$")
 
 
@@ -52,13 +57,20 @@ class RuleTexts:
         self._chains: dict[tuple[str, str], Chains] = {}
         self._random: dict[tuple[str, str, str], dict[int, float]] = {}
         self._stateful: dict[tuple[str, str, str], list[str]] = {}
+        self._in_turn: dict[Place, bool] = {}  # chains whose choices are to be in turn, and whether they are
 
     def text(self, event: Event) -> str:
-        """Return the rule's text.
+        """Return the rule's text, of a map with many elements only the one that led the packet on.
 
         For the end of a chain, this is the line of nft that has the chain's policy; empty in a table of iptables.
         """
-        return self._of_table(event).get(event.chain, {}).get(event.handle, "")
+        text = self._of_table(event).get(event.chain, {}).get(event.handle, "")
+        chosen = _VMAP.search(text) if event.verdict.startswith(("goto ", "jump ")) else None
+        elements = chosen[1].split(", ") if chosen else []
+        led = [element for element in elements if element.endswith(f" : {event.verdict}")]
+        if not chosen or not led or len(elements) <= MOST_ELEMENTS:
+            return text
+        return f"{text[: chosen.start(1)]}{led[0]}, and {len(elements) - 1} more{text[chosen.end(1) :]}"
 
     def element(self, event: Event, name: str, key: str) -> str:
         """Return the element of a map in the event's table; empty if it has none."""
@@ -87,9 +99,47 @@ class RuleTexts:
             self._stateful[place] = [text for text in texts if _STATE.search(text) and _DECIDING.search(text)]
         return self._stateful[place]
 
-    def is_by_chance(self, events: t.Iterable[Event]) -> bool:
-        """Return True if a chain that a packet met has a rule that matches by chance."""
-        return any(self._chances(event) for event in events if event.table != OWN_TABLE)
+    def by_chance(self, events: t.Iterable[Event]) -> set[Place]:
+        """Return the chains that a packet met which have a rule that matches by chance."""
+        met = (event for event in events if event.table != OWN_TABLE)
+        return {(event.family, event.table, event.chain) for event in met if self._chances(event)}
+
+    def take_turns(self, place: Place) -> bool:
+        """Let the rules of a chain that match by chance match in turn, so that N packets meet N choices. Texts stay the node's.
+
+        Return False if they still match by chance: the choices are not equally frequent, or the chain is no chain of NAT. Other
+        chains may be for more packets than the first one of a connection. place: was met by a packet.
+        """
+        if place not in self._in_turn:
+            self._in_turn[place] = self._replace(place)
+        return self._in_turn[place]
+
+    def _replace(self, place: Place) -> bool:
+        family, table, chain = place
+        texts, chances = self._chains[family, table][chain], self._random[place]
+        handles = [rule.handle for rule in nfnetlink.rules(family, table, chain)]
+        in_turn = {handle: _in_turn(texts[handle]) for handle in chances}
+        is_of_iptables = table in self._of_family(family)
+        targets = filter(None, map(_TARGET.search, in_turn.values()))
+        translations = (text for target in targets for text in self._chains[family, table].get(target[1], {}).values())
+        is_nat = table == "nat" if is_of_iptables else any(map(_NAT.search, translations))
+        if not is_nat or not all(in_turn.values()) or not chances.keys() <= {*handles}:
+            return False
+        program, arguments = RESTORES.get(family, ""), ["--noflush"]
+        if is_of_iptables:
+            rules = (text.partition(" ")[2].partition(" ")[2] for text in in_turn.values())
+            numbers = (handles.index(handle) + 1 for handle in chances)
+            lines = [f"*{table}", *(f"-R {chain} {number} {rule}" for number, rule in zip(numbers, rules)), "COMMIT"]
+        else:
+            program, arguments = "nft", ["-f", "-"]
+            lines = [f"replace rule {family} {table} {chain} handle {handle} {text}" for handle, text in in_turn.items()]
+        done = self._run([process.find(program) or program, *arguments], "".join(f"{line}\n" for line in lines))
+        after = dict(zip(handles, (rule.handle for rule in nfnetlink.rules(family, table, chain))))
+        if done.rc or len(after) != len(handles):
+            return False
+        self._chains[family, table][chain] = {after.get(handle, handle): text for handle, text in texts.items()}
+        self._random[place] = {after[handle]: chance for handle, chance in chances.items()}
+        return True
 
     def probability(self, events: t.Sequence[Event]) -> float:
         """Return the probability of the packet's way, from the rules that match by chance; 0 if one of them is not understood.
@@ -173,6 +223,20 @@ def _chance(text: str) -> float:
     if statistic:
         return float(statistic[1])
     return (int(modulo[3]) if modulo[2] else 1) / int(modulo[1]) if modulo else 0.0  # a map has an element for each number
+
+
+def _in_turn(text: str) -> str:
+    """Return a rule that matches by chance, one of N packets, as a rule that matches one in each N; empty if it is not such."""
+    chance = _chance(text)
+    number = round(1 / chance) if chance else 0
+    modulo, elements = _MODULO.search(text), _VMAP.search(text)
+    if abs(number * chance - 1) > EXACT:
+        return ""
+    if modulo:
+        is_even = int(modulo[1]) == number and ("vmap" not in text or bool(elements and elements[1].count(" : ") == number))
+        return text.replace("numgen random", "numgen inc") if is_even else ""
+    replaced = _RANDOM_STATISTIC.sub(f"--mode nth --every {number} --packet 0", text)
+    return replaced if replaced != text else ""
 
 
 def _rules(text: str) -> dict[str, dict[str, list[str]]]:

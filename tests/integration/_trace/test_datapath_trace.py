@@ -655,6 +655,40 @@ def test_chance_decides_behind_a_chain_that_returns(node: NamespaceNode, rules: 
     assert shares == {f"10.244.{number}.9": pytest.approx(1 / 3, abs=0.001) for number in (2, 3, 4)}
 
 
+ENDPOINTS = [f"10.244.2.{number}" for number in range(2, 102)]
+
+
+def service_of_many(backend: str) -> dict[str, str]:
+    """Rules of a Service, and one that drops the packets for one of its endpoints."""
+    drop, last = f"-A FORWARD -d {ENDPOINTS[70]}/32 -j DROP", len(ENDPOINTS) - 1
+    if backend == "nft":
+        chains = "".join(f" chain e{number} {{ tcp dport 80 dnat to {end} }}\n" for number, end in enumerate(ENDPOINTS))
+        elements = ", ".join(f"{number} : goto e{number}" for number in range(len(ENDPOINTS)))
+        hook = "type nat hook prerouting priority -100; policy accept; ip daddr 10.96.0.9 tcp dport 80"
+        service = f" chain service {{ numgen random mod {len(ENDPOINTS)} vmap {{ {elements} }} }}\n"
+        table = f"table ip kube-proxy {{\n{chains}{service} chain prerouting {{ {hook} jump service; }}\n}}\n"
+        return {"nft list ruleset": table, "iptables-save": f"*filter\n:FORWARD ACCEPT\n{drop}\nCOMMIT\n"}
+    chances = [f"-m statistic --mode random --probability {1 / (last + 1 - number):.11f} " for number in range(last)]
+    rules = [f"-A SVC -p tcp {chance}-j DNAT --to-destination {end}:80" for chance, end in zip([*chances, ""], ENDPOINTS)]
+    lines = ["*nat", ":PREROUTING ACCEPT", ":SVC -", "-A PREROUTING -d 10.96.0.9/32 -p tcp -m tcp --dport 80 -j SVC", *rules]
+    return {"iptables-save": "\n".join([*lines, "COMMIT", "*filter", ":FORWARD ACCEPT", drop, "COMMIT", ""])}
+
+
+@pytest.mark.parametrize("backend", ["nft", "iptables"])
+def test_each_endpoint_of_a_large_service_is_tried_and_the_answer_stays_short(node: NamespaceNode, backend: str) -> None:
+    """By chance, 100 endpoints take hundreds of packets; each took a chain of its own, with the whole map, in the answer."""
+    packet = {"source": "192.0.2.50", "destination": "10.96.0.9", "destination_port": 80, "interface": "eth0"}
+    settings = f"{POD_OF_BRIDGE['sysctl -a']}net.ipv4.conf.all.rp_filter = 2\n"
+    result = trace(node, packet, dump={**POD_OF_BRIDGE, "sysctl -a": settings, **service_of_many(backend)})
+    branches = result["branches"]
+    assert result["verdict"] == "dropped" and ENDPOINTS[70] in result["culprit"]["text"], result["reason"]
+    assert sum(branch["count"] for branch in branches) == len(ENDPOINTS) and len(branches) <= 22
+    assert sum(branch["share"] for branch in branches) == pytest.approx(1, abs=0.01)
+    assert [branch["count"] for branch in branches if branch["verdict"] == "dropped"] == [1]
+    assert "random" in (text := json.dumps(branches)) and " nth" not in text and "numgen inc" not in text
+    assert len(text) < 100_000
+
+
 @pytest.mark.parametrize("port", ["30080", "30081"])
 def test_a_node_port_without_endpoints_is_named_by_its_service(node: NamespaceNode, port: str) -> None:
     ruleset = """table ip kube-proxy {

@@ -50,6 +50,13 @@ def test_the_first_line_has_each_outcome_that_chance_may_bring() -> None:
     assert lines(arrived(branches=same))[0].startswith("delivered by veth1: ")
 
 
+def test_of_many_ways_each_outcome_behind_the_first_twenty_is_one_entry() -> None:
+    one = {**arrived(), "share": 0.01}
+    listed = lines(arrived(branches=[*[one] * 60, {**lost(FILTER), "share": 0.01}, *[one] * 38, {**one, "count": 2}]))
+    shares = [line for line in listed if line.lstrip().startswith(("1 %", "79 %"))]
+    assert len(shares) == 22 and "79 % (80 ways, one of them:) delivered by veth1" in shares[20] and "dropped" in shares[21]
+
+
 def test_packet_and_culprit_follow_the_sentence() -> None:
     reply = lost(FILTER, reason="Strict filtering drops it.")
     reason = "The packet leaves. Its reply is lost: Strict filtering drops it."
