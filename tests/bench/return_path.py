@@ -22,7 +22,7 @@ from lab.eni import PRIMARY, EniNamespaceNode
 
 ROUNDS = 60
 PACKETS = 3_000
-TARGET = 1.05  # with a route lookup for each packet it is 1.08 to 1.1
+TARGET = 1.04  # with a route lookup for each packet it is 1.08 to 1.1
 NODE_PORT, TARGET_PORT, CALLER_PORT = 30080, 9999, 40000
 PAYLOAD = bytes(22)  # a frame of 64 bytes
 
@@ -82,5 +82,6 @@ def show(way: str, taken: dict[str, list[float]]) -> None:
             f" {statistics.median(ratios['none']):.3f} of none, {statistics.median(ratios['empty chains']):.3f} of empty chains",
             flush=True,
         )
-    ratio = statistics.median(a / b for a, b in zip(taken["table"], taken["empty chains"], strict=True))
-    judge(f"return path {way}: table / empty chains {ratio:.3f} (target: at most {TARGET})", ratio <= TARGET)
+    for name in ("table", "table of 15 more ENIs"):
+        ratio = statistics.median(a / b for a, b in zip(taken[name], taken["empty chains"], strict=True))
+        judge(f"return path {way}: {name} / empty chains {ratio:.3f} (target: at most {TARGET})", ratio <= TARGET)

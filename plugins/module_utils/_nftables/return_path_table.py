@@ -115,7 +115,8 @@ class ReturnPath(t.NamedTuple):
     def table(self) -> Table:
         """Return the desired table.
 
-        One lookup finds the chain of a packet's interface or mark, however many interfaces there are.
+        However many interfaces there are, one lookup finds the chain of a packet of theirs. Packets of the primary and of pods,
+        which are most, are found before it: a comparison with a name costs less.
         """
         connection = "ct mark" if self.mask == MARK_LIMIT else f"ct mark & {mark_text(self.mask)}"
         primary = bool(self.primary_interface)
@@ -129,15 +130,24 @@ class ReturnPath(t.NamedTuple):
             *(Chain(replies[link.mark], None, None, None, self._replies(link.mark)) for link in self.interfaces),
             *(Chain(entering[link.name], None, None, None, (*self._opened(link.mark), *replied)) for link in self.interfaces),
         ]
-        leaving, proxied = ({self.mark: name} if primary else {} for name in ("leaving", "proxied"))
+        proxied = {self.mark: "proxied"} if primary else {}
+        sorting: tuple[Rule, ...] = (_chosen("iifname", entering), *replied) if replies else ()
         if primary:
-            entering = {self.primary_interface: "entering", **entering}
+            links, marked = (*self.pod_interfaces, "lo"), match(connection, self.mark)
+            # Packets from pods, and packets sent on behalf of a pod that pass lo (github.com/cilium/cilium/pull/47739).
+            leaving = (self._marking("meta mark", self.mark), Verdict("accept"))
+            first = (match("iifname", self.primary_interface), Verdict("goto entering"))
+            if replies:
+                of_pods = tuple((match("iifname", link), Verdict("goto leaving")) for link in links)
+                sorting, of_leaving = (first, *of_pods, *sorting), ((marked, *leaving), *replied)
+            else:
+                sorting = (first, (marked, Verdict("goto leaving")))
+                of_leaving = tuple((match("iifname", link), *leaving) for link in links)
             chains += [
-                Chain("leaving", None, None, None, self._leaving()),
+                Chain("leaving", None, None, None, of_leaving),
                 Chain("proxied", None, None, None, self._proxied()),
-                Chain("entering", None, None, None, (*self._entering(match(connection, self.mark)), *replied_by_primary)),
+                Chain("entering", None, None, None, (*self._entering(marked), *replied_by_primary)),
             ]
-        sorting = (_chosen("iifname", entering), _chosen(connection, {**leaving, **replies}))
         sent = (_chosen(connection, {**proxied, **replies}),)
         chains += [
             Chain("prerouting", "filter", "prerouting", PRIORITY, sorting),
@@ -184,12 +194,6 @@ class ReturnPath(t.NamedTuple):
             (match("ip6 daddr", "fe80::/10"), Verdict("accept")),
             (match("ct direction", "reply"), self._marking("meta mark", mark)),
         )
-
-    def _leaving(self) -> tuple[Rule, ...]:
-        """Return the rules for packets from pods, and packets sent on behalf of a pod that pass lo
-        (github.com/cilium/cilium/pull/47739)."""
-        marking, links = self._marking("meta mark", self.mark), (*self.pod_interfaces, "lo")
-        return tuple((match("iifname", link), marking, Verdict("accept")) for link in links)
 
     def _proxied(self) -> tuple[Rule, ...]:
         """Return the rules for packets that an L7 proxy on the node sends on behalf of a pod: their source is routed, but not the

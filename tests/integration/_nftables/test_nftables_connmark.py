@@ -40,6 +40,26 @@ def valid_mark(node: NamespaceNode, link: str = "eth0") -> int:
     return int(node.read(f"/proc/sys/net/ipv4/conf/{link}/src_valid_mark"))
 
 
+FORMER = """\
+\t\tiifname vmap { "eth0" : goto entering, "eth1" : goto entering_0x1, "eth2" : goto entering_0x2 }
+\t\tct mark & 0x00000083 vmap { 0x00000001 : goto replies_0x1, 0x00000002 : goto replies_0x2, 0x00000080 : goto leaving }
+"""
+
+
+def test_the_table_of_a_former_version_is_replaced_in_one_transaction(node: NamespaceNode, connmark: Steps) -> None:
+    """It looked the primary interface and pods up in maps. Each packet meets one table, and connections keep their marks."""
+    interfaces = [{"name": f"eth{number}", "mark": number} for number in (1, 2)]
+    text = connmark.run(interfaces=interfaces)["ruleset"]
+    sorting = re.compile(r'\t\tiifname "eth0" goto entering\n(?:\t\t.*\n)+')
+    marking = re.compile(r"(chain leaving \{\n)\t\t.* == \S+ (.*\n)\t\t.*\n")
+    former = sorting.sub(FORMER, marking.sub(r'\1\t\tiifname "veth-*" \2\t\tiifname "lo" \2', text))
+    node.run_from_host(["nft", "-f", "-"], f"delete table inet {TABLE}\n{former}")
+    with node.count_processes(("nft",)) as calls:
+        assert connmark.run(interfaces=interfaces)["changed"]
+    assert former != text and len([call for call in calls if "-f" in call and "-c" not in call]) == 1, calls
+    assert not connmark.run(interfaces=interfaces)["changed"]
+
+
 # Boots
 
 
