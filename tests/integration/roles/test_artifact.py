@@ -24,6 +24,7 @@ FILES = {
     "CHANGELOG.md",
     "CHANGELOG.rst",
     ".ansible-lint",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
     "FILES.json",
