@@ -276,7 +276,10 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"snapshot": {"links": [{"name": "a b"}]}}, "snapshot.links[0].name must be a link's name"),
         ({"snapshot": {"rules": [{"priority": "x"}]}}, "snapshot.rules[0].priority must be a number"),
         ({"snapshot": {"format": 99}}, "snapshot must be a snapshot of format 1. Read the node again"),
-        ({"assume": {"kernel.panic": 1}}, "assume.kernel.panic must be the setting of a network"),
+        (
+            {"assume": {"kernel.panic": 1}},
+            "assume must be a setting of a network that decides what happens to a packet, or a fact, such as addresses",
+        ),
         ({"changes": [{"copy": {}}]}, "changes[0] must be a call of one of"),
         ({"commands": ["rm -rf /"]}, "commands[0] must be a command of one of ip"),
         ({"commands": ["ip addr flush eth0", "ip netns exec x sh"]}, "commands[1] must be a command of ip with one of address"),
@@ -289,7 +292,10 @@ def test_programs_on_the_path_make_the_verdict_unknown(node: NamespaceNode) -> N
         ({"dump": {"ip rule": {"rc": 0}}}, "dump.ip rule must be the output of a command: a text or a list of its lines"),
         ({"snapshot": {"links": {"eth0": 1}}}, "snapshot.links must be a list of dictionaries"),
         ({"snapshot": {"links": [UPLINK], "settings": {"node": {"net.ipv4.ip_forward": "on"}}}}, "ip_forward must be a number"),
-        ({"assume": {"net/../kernel/panic": 1}}, "assume.net/../kernel/panic must be the setting of a network"),
+        (
+            {"assume": {"net/../kernel/panic": 1}},
+            "assume must be a setting of a network that decides what happens to a packet, or a fact, such as addresses",
+        ),
         (
             {"changes": [{"rp_filter": {"interface": "eth0"}}]},
             "changes.rp_filter.interface must be left out; known here are state",
