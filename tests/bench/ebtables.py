@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from bench.measure import PING, show_ratio, stopwatch, task_seconds
+from bench.measure import PING, cpu, show_ratio, task_seconds
 from lab import Lab, Node, azure_vnet
 from lab.node import NamespaceNode
 
@@ -23,7 +23,7 @@ def main() -> None:
     with Lab("bench", nodes=[Node("node1")]) as lab:
         node = lab.node("node1")
         fill(node)
-        listing = statistics.median(stopwatch(lambda: list_rules(node)) for _round in range(ROUNDS))
+        listing = statistics.median(cpu(lambda: list_rules(node)) for _round in range(ROUNDS))
         seconds = task_seconds(lab, ROUNDS, {"ping": PING, "clean-up": CLEAN_UP, "again": CLEAN_UP, "back": PUT_BACK})
         baseline = [ping + listing for ping in seconds["ping"]]
         objects = f"ebtables_cleanup, {RULES} rules, half of them to go"

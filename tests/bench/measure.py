@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import tempfile
 import time
@@ -30,6 +31,14 @@ def stopwatch(act: Callable[[], object]) -> float:
     started = time.perf_counter()
     act()
     return time.perf_counter() - started
+
+
+def cpu(act: Callable[[], object]) -> float:
+    """CPU seconds of the processes that a function starts and waits for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    act()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def task_seconds(lab: Lab, rounds: int, tasks: dict[str, dict[str, Any]]) -> dict[str, list[float]]:

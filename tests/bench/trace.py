@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import os
-import resource
 import socket
 import statistics
 import struct
@@ -24,7 +23,7 @@ from typing import Any
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import wire
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import message
-from bench.measure import in_turn, judge, show_ratio, stopwatch
+from bench.measure import cpu, in_turn, judge, show_ratio, stopwatch
 from lab import Lab, Node, collection, host, kube_proxy
 from lab.node import NamespaceNode
 
@@ -101,14 +100,6 @@ def _link(folder: Path, checkout: str) -> Path | None:
     (folder / "ansible_collections/kubenode").mkdir(parents=True)
     (folder / "ansible_collections/kubenode/datapath").symlink_to(checkout)
     return folder
-
-
-def cpu(act: Callable[[], object]) -> float:
-    """CPU seconds of the processes that a function starts and waits for."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    act()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def trace(node: NamespaceNode, options: dict[str, Any], collections: Path) -> float:
