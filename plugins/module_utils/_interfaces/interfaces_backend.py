@@ -62,8 +62,8 @@ def read() -> Interfaces:
 @contextlib.contextmanager
 def remembering() -> t.Iterator[None]:
     """Keep the other namespaces for the block: read() has them as they are now, also in a child process that may not enter
-    them."""
-    _remembered.append(_of_other_namespaces())
+    them. In another such block, they stay those of the outer one."""
+    _remembered.append(_remembered[-1] if _remembered else _of_other_namespaces())
     try:
         yield
     finally:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import socket
@@ -155,6 +156,7 @@ def programs(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
 Reader = t.Callable[..., t.Any]  # takes a runner, Notes, and options of its own
 
 NFTABLES, SETTINGS, PODS, LISTENERS = "nftables", "settings", "pods", "listeners"
+OF_ALL_NAMESPACES = {"links", PODS, "pod_neighbors"}
 ATTEMPTS = 2  # to read rulesets again of which the kernel has something else
 READERS: dict[str, Reader] = {
     "links": links,
@@ -189,7 +191,11 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
     unread: list[Unread] = []
     now = datetime.datetime.now(datetime.timezone.utc)
     origin = Origin(os.uname().nodename, now.strftime("%Y-%m-%d %H:%M:%S UTC"))
-    _read(run, values, unread, subsets, further)
+    with contextlib.ExitStack() as shared:
+        if len(OF_ALL_NAMESPACES & {*subsets}) > 1:  # a node may have hundreds: each is asked once, and not by each reader
+            with contextlib.suppress(Failure):  # which each reader then notes
+                shared.enter_context(interfaces_backend.remembering())
+        _read(run, values, unread, subsets, further)
     composed = snapshot.compose(values, unread, origin)
     if not {*netfilter_backend.RULESETS} <= {*subsets}:
         return composed
