@@ -77,7 +77,7 @@ def _end(fields: t.Mapping[str, str], end: str) -> str:
 
 
 def share(branch: Branch) -> str:
-    ways = f" ({branch.count} ways, one of them:)" if branch.count > 1 else ""
+    ways = f" ({branch.ways} ways, one of them:)" if branch.ways > 1 else ""
     return f"{branch.share * 100:.3g} %{ways}"
 
 

@@ -230,14 +230,14 @@ class Way(t.NamedTuple):
 
 
 class Branch(t.NamedTuple):
-    """A way that a part of the packets takes. share: from 0 to 1. count: of ways with its outcome, of which it is one."""
+    """A way that a part of the packets takes. share: from 0 to 1. ways: the number of ways with its outcome, of which it is one."""
 
     share: float
     way: Way
-    count: int = 1
+    ways: int = 1
 
     def plain(self) -> dict[str, t.Any]:
-        return {"share": round(self.share, 4), "count": self.count, **self.way.plain()}
+        return {"share": round(self.share, 4), "count": self.ways, **self.way.plain()}
 
 
 class Outcome(t.NamedTuple):
@@ -371,8 +371,8 @@ class Answer(t.NamedTuple):
         by_outcome: dict[t.Any, Branch] = {}
         for branch in self.branches[MOST_BRANCHES:]:
             key = branch.way.summary, branch.way.decider and branch.way.decider.plain()["text"]
-            former = by_outcome.get(key, branch._replace(share=0.0, count=0))
-            by_outcome[key] = former._replace(share=former.share + branch.share, count=former.count + branch.count)
+            former = by_outcome.get(key, branch._replace(share=0.0, ways=0))
+            by_outcome[key] = former._replace(share=former.share + branch.share, ways=former.ways + branch.ways)
         return [*self.branches[:MOST_BRANCHES], *by_outcome.values()]
 
     @property

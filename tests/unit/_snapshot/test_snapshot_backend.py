@@ -18,7 +18,12 @@ SUBSETS = ["links", "pods", "pod_neighbors"]
 
 def test_the_network_namespaces_are_asked_once_for_all_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(interfaces_backend, "_of_other_namespaces", lambda: asked.append(1) or Interfaces(()))
+
+    def answer() -> Interfaces:
+        asked.append(1)
+        return Interfaces(())
+
+    monkeypatch.setattr(interfaces_backend, "_of_other_namespaces", answer)
     assert snapshot_backend.read(process.run, SUBSETS)["unread"] == [] and len(asked) == 1
 
 
