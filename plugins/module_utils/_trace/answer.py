@@ -230,7 +230,7 @@ class Way(t.NamedTuple):
 
 
 class Branch(t.NamedTuple):
-    """A way that a part of the packets takes. share: from 0 to 1. ways: the number of ways with its outcome, of which it is one."""
+    """A way that a part of the packets takes. share: from 0 to 1. ways: how many have its outcome, of which it is one."""
 
     share: float
     way: Way
