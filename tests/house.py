@@ -62,8 +62,9 @@ ROOMS["_render"] = ("_core", "_snapshot", "_trace", "_audit")
 # rules that a twin gets as they are.
 NFT_KEYS = ("expr", "payload")
 NFT_READERS = ("_ruleset/nft_json.py", "_ruleset/nft_objects.py", "_nftables/nft_table.py")
-# A twin is built from the values of a snapshot. These alone look at a plain one: at its form and its size, before it is read.
-BORDER = ("bounds.py", "snapshot_form.py")
+# A twin is built from the values of a snapshot. These alone look at a plain one, before it is read: at its form, its size, and
+# the routes that matter.
+BORDER = ("bounds.py", "full_table.py", "snapshot_form.py")
 KEYS_OF_OTHERS = {
     "blueprint.py": {"bridge", "uidrange"},  # of a table of kinds of links, and of the options of a rule
     "build_backend.py": {"nftables"},  # of what nft prints of the twin

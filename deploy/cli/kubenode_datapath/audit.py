@@ -22,7 +22,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import p
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import audit_page, findings, fleet_text, terminal
 from ansible_collections.kubenode.datapath.plugins.module_utils._render.findings import Findings, Fleet
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend, snapshot_form
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import build_backend
 
 from . import installation, output, sources
 from .arguments import ARRIVES, CANNOT_TELL, ERROR, LIVE, LOST, SEVERITIES, STDIN, TEXT, WIDE, sentence
@@ -68,7 +68,6 @@ def _result(
     evidence: Evidence, options: argparse.Namespace, assume: t.Mapping[str, str], tell: t.Callable[[str], None]
 ) -> dict[str, t.Any]:
     """Raises DatapathError."""
-    snapshot_form.check(evidence.snapshot)
     context, checks = sources.context_of(options), catalogue.chosen(options.checks)
     audit = audit_backend.Audit(evidence.snapshot, checks, context, options.prove, evidence.is_own, assume=assume, tell=tell)
     result = audit_backend.result(audit._replace(again=audit_backend.OF_COMMAND), process.run)

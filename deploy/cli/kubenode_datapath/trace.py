@@ -60,8 +60,9 @@ def _traced(options: argparse.Namespace, assume: t.Mapping[str, str], is_plugin:
     changes = changes_backend.read([], options.changes)
     interface = str(described["interface"] or "")
     evidence = sources.evidence(options, is_plugin, PACKET_PATH, "" if interface == packet.AUTO else interface)
-    sent = entrance.packet(described, evidence.snapshot)
-    question = trace_backend.Question(evidence.snapshot, sent, assume, changes, is_own=evidence.is_own)
+    snapshot = trace_backend.about(evidence.snapshot, changes, described)
+    sent = entrance.packet(described, snapshot)
+    question = trace_backend.Question(snapshot, sent, assume, changes, is_own=evidence.is_own)
     return trace_backend.answer(question, process.run), evidence
 
 

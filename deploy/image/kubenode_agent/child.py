@@ -29,7 +29,6 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable 
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library, process
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
 
 from .playbook import kill
 
@@ -72,7 +71,6 @@ def audit() -> Audit:
 def _audit() -> dict[str, Any]:
     enter()
     node = snapshot_backend.read(process.run, SUBSETS, catalogue.SETTINGS)
-    snapshot_form.check(node)
     # No event and no metric has a remedy, and to find those that no check has takes more twins than all else.
     audit = audit_backend.Audit(node, catalogue.CHECKS, is_own=True, wants_remedies=False)
     return audit_backend.result(audit, process.run)

@@ -25,9 +25,9 @@ from .._trace import changes_backend, entrance, trace_backend
 from .._trace.answer import FORWARDED, LOST, UNKNOWN, Answer, Attempt, Way
 from .._trace.culprit import NO_HAIRPIN, ChainRule, Link, Object, Setting, VirtualServer
 from .._trace.packet import OUTSIDE, from_options
-from .._twin import assumptions, snapshot_form, substitutions, worlds
+from .._twin import assumptions, full_table, snapshot_form, substitutions, worlds
 from .._twin.work_backend import Work
-from . import catalogue, need, path_checks, service, sweep_backend
+from . import catalogue, clients, need, path_checks, service, sweep_backend
 from .context import Context
 from .finding import Check
 from .node import ASK, FAMILIES, Node, likely, without_facts
@@ -93,6 +93,12 @@ class Audit(t.NamedTuple):
     def node(self) -> Node:
         return Node(self.snapshot, Context.from_options(self.context), self.guesses)
 
+    def in_part(self, changes: t.Sequence[changes_backend.Change] = ()) -> Audit:
+        """Return the audit without routes that no check needs and no packet meets. Raises Invalid for the snapshot's form."""
+        part = trace_backend.about(self.snapshot, changes, self.context, clients.FAR)
+        snapshot_form.check(part)
+        return self._replace(snapshot=part)
+
     def guessing(self) -> Audit:
         """Return the audit of the likely world."""
         guesses = likely(self.snapshot)
@@ -122,7 +128,7 @@ class Audit(t.NamedTuple):
 def result(audit: Audit, run: process.Runner) -> dict[str, t.Any]:
     """Return the result of the module. Raises DatapathError."""
     assumed = [f"{fact}={value}" for fact, value in audit.assume.items()]
-    audit = audit.assuming()
+    audit = audit.in_part().assuming()
     every = findings(audit, run)
     with_findings = {finding.id for finding in every}
     guessed = [finding for finding in every if finding.state == PASSED_UNLESS]
@@ -192,7 +198,8 @@ def _told(audit: Audit, looks: t.Sequence[_Look]) -> t.Iterator[_Look]:
 
 def question(audit: Audit, trial: Trial, changes: t.Sequence[changes_backend.Change]) -> trace_backend.Question:
     """Return what a trial asks of a twin, which gets a Service if the trial needs one."""
-    snapshot = service.added(audit.snapshot, trial.packet["interface"], trial.pod) if trial.pod else audit.snapshot
+    snapshot = full_table.with_addresses(audit.snapshot, (trial.client, trial.server))
+    snapshot = service.added(snapshot, trial.packet["interface"], trial.pod) if trial.pod else snapshot
     packet = entrance.packet({**trial.packet}, snapshot)
     assume = {**ASSUMED, **audit.assume, **trial.settings}
     return trace_backend.Question(snapshot, packet, assume, (*changes,), is_own=audit.is_own, is_compared=False)
@@ -214,7 +221,7 @@ def repeated(
     run: process.Runner,
 ) -> Answer:
     """Return the answer for the packet of a finding. audit: with any checks. finding: ID or ID:SUBJECT. Raises DatapathError."""
-    audit = audit.assuming()
+    audit = audit.in_part(changes).assuming()
     trial = _trial(audit, finding, run)
     first = changes_backend.read(trial.first)
     asked = question(audit, trial, (*first, *changes))
@@ -387,14 +394,16 @@ class _Prover:
         """Return what becomes of the packets that are alone in their trials. Raises Failure, Invalid, Unobserved."""
         self._demand()
         sent: dict[str, Sent] = {}
-        snapshot_form.check(self._audit.snapshot)
+        ends = (end for trial in trials for end in (trial.client, trial.server))
+        snapshot = full_table.with_addresses(self._audit.snapshot, ends)
+        snapshot_form.check(snapshot)
         for trial in filter(_is_alone, trials):
             with contextlib.suppress(Invalid):  # which the trial says, too
-                packet = entrance.placed(from_options(trial.packet), self._audit.snapshot)
+                packet = entrance.placed(from_options(trial.packet), snapshot)
                 sent[repr(trial.packet)] = packet, trial.missed or sent.get(repr(trial.packet), (packet, None))[1]
         audit = self._audit
         assume = {**ASSUMED, **audit.assume}
-        fates = sweep_backend.fates(audit.snapshot, [*sent.values()], assume, self._run, audit.is_own, self._work, changes)
+        fates = sweep_backend.fates(snapshot, [*sent.values()], assume, self._run, audit.is_own, self._work, changes)
         return dict(zip(sent, fates))
 
     def _again(self, check: Check) -> str:

@@ -14,7 +14,6 @@ from .._audit.node import SUBSETS
 from .._core.option import Option, Options
 from .._module import Module, require_root
 from .._snapshot import snapshot
-from .._twin import snapshot_form
 
 OPTIONS: Options = {
     "snapshot": Option("dict"),
@@ -38,7 +37,6 @@ def main() -> None:
         if is_own:
             require_root()
         node = of_this_node(module) if is_own else options["snapshot"]
-        snapshot_form.check(node)
         audit = audit_backend.Audit(node, checks, options["context"] or {}, options["prove"], is_own, assume=options["assume"])
         result.update(changed=False, **audit_backend.result(audit, module.run), ignored=[])
 

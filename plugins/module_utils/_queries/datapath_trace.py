@@ -56,6 +56,8 @@ def main() -> None:
             answer = audit_backend.repeated(audit, options["finding"], *asked, module.run)
         else:
             observed = _of_this_node(module) if is_own else options["snapshot"]
+            if earlier is None:  # two states are compared as they are
+                observed = trace_backend.about(observed, changes, options["packet"])
             sent = entrance.packet(options["packet"], observed)
             question = trace_backend.Question(observed, sent, options["assume"], *asked, is_own=is_own)
             answer = trace_backend.answer(question, module.run)

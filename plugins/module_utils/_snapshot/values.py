@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ipaddress
+import operator
 import re
 import typing as t
 from functools import lru_cache, partial
@@ -690,10 +691,16 @@ class Snapshot(t.NamedTuple):
     def world(self) -> dict[str, t.Any]:
         """Return the snapshot as datapath_info would return it of the world."""
         parts = {"links": self.links, "rules": self.rules, "routes": self.routes, "iptables": self.iptables, "pods": self.pods}
-        of_lists = {name: [each.plain for each in part] for name, part in parts.items() if part}
+        of_lists = {name: self._listed(name, part) for name, part in parts.items() if part}
         of_lists |= {"ipsets": [each._asdict() for each in self.ipsets]} if self.ipsets else {}
         further = {"recorded": [*self.recorded], "nftables_text": self.ruleset_text, "settings": self.settings.plain}
         return {**self.plain, **of_lists, **{name: part for name, part in further.items() if part}}
+
+    def _listed(self, name: str, values: t.Sequence[t.Any]) -> list[Entry]:
+        """Return the entries of values; the list of the snapshot itself if a world changes none of them."""
+        listed, former = [each.plain for each in values], entries(self.plain, name)
+        is_same = len(listed) == len(former) and all(map(operator.is_, listed, former))
+        return former if is_same else listed
 
     def with_link(self, changed: Link) -> Snapshot:
         """Return the snapshot with a link in the place of that of the same name, or behind all others."""

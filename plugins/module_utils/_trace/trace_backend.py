@@ -13,18 +13,20 @@ from functools import partial
 from .._core import codec, fields
 from .._core.errors import DatapathError, Failure, MissingLibrary
 from .._platform import process
+from .._probe_snat.probe_table import AZURE_TRANSLATED
 from .._routing.rule import protocol_name
 from .._snapshot.evidence import SYN, SYN_ACK, TELLING, UNREPLIED, Evidence
 from .._snapshot.open_facts import CUT, NFT, ROUTES, TABLE
 from .._snapshot.values import Entry, Snapshot
-from .._twin import assumptions, build_backend, snapshot_form, worlds
+from .._twin import assumptions, build_backend, full_table, snapshot_form, worlds
 from .._twin.assumptions import Ends
+from .._twin.blueprint import LOOPBACK_ADDRESSES
 from .._twin.isolation_backend import Hang, Isolated
 from .._twin.work_backend import Work
 from . import certainty, changes_backend, entrance, exchange_backend, likelihood, likely_world
 from .answer import DELIVERED, LOST, UNKNOWN, VALUES, Answer, Attempt, Cure, Way
 from .entrance import Carrier
-from .packet import Packet
+from .packet import OUTSIDE, Packet
 from .removals import Loss
 
 if t.TYPE_CHECKING:
@@ -52,6 +54,17 @@ class Question(t.NamedTuple):
     is_own: bool = False
     is_compared: bool = True
     explores: bool = True
+
+
+def about(snapshot: Entry, changes: t.Sequence[changes_backend.Change], *named: object) -> Entry:
+    """Return a snapshot without routes that neither a packet nor a remedy can meet. named: whatever names further addresses.
+
+    Raises Invalid.
+    """
+    if changes_backend.may_lead_elsewhere(changes):
+        return snapshot
+    constants = (*OUTSIDE.values(), *assumptions.BENCHMARK.values(), *LOOPBACK_ADDRESSES, *exchange_backend.HOP_LIMITED)
+    return full_table.part(snapshot, map(repr, (constants, AZURE_TRANSLATED, changes, *named)))
 
 
 def answer(question: Question, run: process.Runner) -> Answer:

@@ -142,16 +142,13 @@ class Reach:
         """Note which address and port a packet may get, and whether its connection is still tracked as one."""
         kind = statement.kind
         self.is_copied |= kind in COPYING
+        self.is_known &= not _is_unknown(statement)
         if kind in TRANSLATING:
-            translation = _translation(statement)
-            self.is_known &= translation is not None
-            address, port = translation or (b"", "")
+            address, port = _translation(statement) or (b"", "")
             self.addresses.update([address] if address else ())
             self._ports.update([port] if port else ())
         elif kind in UNTRACKING or (kind.startswith("ct ") and kind.endswith(" zone")):
             self._is_tracked = False
-        else:  # the name of a field has a blank, unless it is a place in the packet
-            self.is_known &= kind in HARMLESS or (" " in kind and kind[0] != "@")
 
     def _looked_up(self, number: int, statement: Statement, is_any: bool) -> t.Iterator[Element]:
         """Note and yield the elements of a map that may be found."""
@@ -214,17 +211,46 @@ def packed(address: str) -> bytes:
         return b""
 
 
+def _is_unknown(statement: Statement) -> bool:
+    """Return whether a packet may get an address that the statement does not name, as far as it is understood."""
+    kind = statement.kind
+    if kind in TRANSLATING:
+        return _translation(statement) is None
+    # The name of a field has a blank, unless it is a place in the packet.
+    return not (kind in UNTRACKING or kind in HARMLESS or (" " in kind and kind[0] != "@"))
+
+
+def _sources(drawn: Blueprint) -> tuple[nft_blocks.Listing, list[t.Sequence[Table]]] | None:
+    """Return the tables of nft's objects, of its text, and of each program; None if there is something that is not understood."""
+    listing = nft_blocks.read(drawn.ruleset_text)
+    if not listing.is_complete or not nft_json.is_complete(drawn.ruleset):
+        return None
+    saved = (iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores)
+    of_programs = ([legacy_half.hooked(table, drawn.hooks) for table in tables] for tables in saved)
+    return listing, [nft_json.tables(drawn.ruleset), nft_text.of_listing(listing), *of_programs]
+
+
+def names_all_addresses(drawn: Blueprint) -> bool:
+    """Return whether the rules name each address that a packet may get by a translation, and send copies nowhere."""
+    sources = _sources(drawn)
+    tables = [table for tables in sources[1] for table in tables] if sources else []
+    rules = [rule for table in tables for chain in table.chains.values() for rule in chain.rules]
+    statements = [statement for rule in rules for statement in rule.statements]
+    of_sets = [element.statement for table in tables for elements in table.sets.values() for element in elements]
+    of_rules = [element.statement for statement in statements for element in statement.elements]
+    every = [*statements, *filter(None, (*of_sets, *of_rules))]
+    return sources is not None and not any(_is_unknown(each) or each.kind in COPYING for each in every)
+
+
 def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
     """Return the part of a blueprint that packets can reach; all of it if there is something that is not understood.
 
     The packets meet the same rules in the same order in a twin of it.
     """
-    listing = nft_blocks.read(drawn.ruleset_text)
-    if not listing.is_complete or not nft_json.is_complete(drawn.ruleset):
+    understood = _sources(drawn)
+    if understood is None:
         return drawn
-    sources = [nft_json.tables(drawn.ruleset), nft_text.of_listing(listing)]
-    saved = (iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores)
-    sources += [[legacy_half.hooked(table, drawn.hooks) for table in tables] for tables in saved]
+    listing, sources = understood
     reach = Reach(flow, [table for tables in sources for table in tables])
     if not reach.is_known:
         return drawn

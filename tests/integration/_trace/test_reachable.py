@@ -23,7 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import changes_backend, exchange_backend, trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
-from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, isolation_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import blueprint, full_table, isolation_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.isolation_backend import Isolated
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.work_backend import Work
 from lab import kube_proxy
@@ -355,6 +355,12 @@ def test_a_packet_among_many_routes_has_the_same_fate(seed: int, is_ipv6: bool, 
     node = Routing(seed, is_ipv6)
     whole, part = answers(monkeypatch, node.snapshot, node.packet, node.commands, node.calls)
     assert comparable(part) == comparable(whole), (node.packet, node.commands, node.calls)
+    monkeypatch.setattr(full_table, "FEW", 0)
+    changes = changes_backend.read(node.calls, node.commands)
+    few = trace_backend.about(node.snapshot, changes, node.packet)
+    assert len(few["routes"]) < len(node.routes)
+    of_few = answer(trace_backend.Question(few, packets.from_options(node.packet), {}, changes))
+    assert comparable(of_few) == comparable(whole), (node.packet, node.commands, node.calls)
 
 
 @hypothesis.given(seed=st.integers(0, 2**32), is_ipv6=st.booleans())

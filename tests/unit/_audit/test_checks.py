@@ -19,6 +19,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node impo
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import NOTE, Remedy, Suspicion, Unobserved
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import settings, snapshot_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._twin import snapshot_form
 
 KEY = "net.ipv4.tcp_tw_reuse"  # in no snapshot, unless a check names it
 
@@ -62,7 +63,9 @@ def live(outputs: Outputs, looked: Check, folder: Path) -> Any:
     of_node = {
         key: value for key, value in snapshot["settings"]["node"].items() if settings.decides(key) or key in looked.settings
     }
-    whole = {name: snapshot.get(name) or [] for name in (*SUBSETS, "nftables_text")}
+    empty: dict[str, Any] = {name: dict.fromkeys(parts, {}) for name, parts in snapshot_form.PARTS.items()}
+    empty |= {"firewalls": {}, "boot": {}}
+    whole = {name: snapshot.get(name) or empty.get(name, []) for name in (*SUBSETS, "nftables_text")}
     return {**whole, "settings": {**snapshot["settings"], "node": of_node}}
 
 
