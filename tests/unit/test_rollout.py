@@ -6,13 +6,10 @@
 
 from __future__ import annotations
 
-import types
 import typing as t
-from pathlib import Path
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.callback import report
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _rollout
 from ansible_collections.kubenode.datapath.plugins.plugin_utils._rollout import Node, Rollout
 
@@ -177,23 +174,3 @@ def test_equal_nodes_have_one_line_and_in_check_mode_the_future_tense() -> None:
 )
 def test_a_change_of_another_host_is_none_of_the_node(result: dict[str, t.Any], is_change: bool) -> None:
     assert _rollout.changes(result, "node1") is is_change
-
-
-@pytest.mark.parametrize(("seconds", "writes"), [(0.001, (900, 1000)), (1.5, (2, 8))], ids=["a small file", "a large file"])
-def test_the_file_is_written_each_second_and_a_large_one_in_a_hundredth_of_the_time(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, writes: tuple[int, int]
-) -> None:
-    """The file of 4,000 nodes has 70 MB. A clock that only the writes and the results of tasks move."""
-    clock = types.SimpleNamespace(now=0.0, count=0)
-
-    def replace(_path: Path, _text: str) -> None:
-        clock.now, clock.count = clock.now + seconds, clock.count + 1
-
-    monkeypatch.setattr(report, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
-    monkeypatch.setattr(report, "_replace", replace)
-    callback = object.__new__(report.CallbackModule)
-    callback._rollout, callback._path, callback._due = Rollout("play", False, "then"), Path("/dev/null"), 0.0
-    while clock.now < 1000:
-        callback._write_if_due()
-        clock.now += 0.1
-    assert writes[0] <= clock.count <= writes[1]
