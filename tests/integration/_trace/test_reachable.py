@@ -47,7 +47,7 @@ NEIGHBORS = [
 ]
 SETTINGS = {"node": {"net.ipv4.ip_forward": 1}, "ipv4": {link: {"rp_filter": 0} for link in ("all", "eth0", "pod1")}}
 # Addresses and ports that masquerading chooses by chance.
-_BY_CHANCE = re.compile(r'(\b10\.0\.0\.4:|"(?:source|destination)_port": )\d{4,5}')
+_BY_CHANCE = re.compile(r'(\b10\.0\.0\.4:|\]:|"(?:source|destination)_port": )\d{4,5}')
 
 
 def listed(isolated: Isolated, program: str, text: str) -> dict[str, Any]:
