@@ -12,45 +12,50 @@ table, holds in both twins.
 
 from __future__ import annotations
 
-import collections
 import typing as t
 
-from .._core import fields
 from .._core.fields import ANY, Prefix
 from .._routing.rule import Rule
 from .blueprint import Blueprint
 
 Entry = t.TypeVar("Entry")
-OF_GROUPS = {4: b"\xe0", 16: b"\xfe\x80"}  # by the length of an address, the first ones of groups or of a single link
+# By the length of an address in bytes, the first one of groups or of a single link, as a number.
+OF_GROUPS = {4: 0xE0 << 24, 16: 0xFE80 << 112}
 
 
 class Addresses:
-    """The addresses in network order that packets may have."""
+    """The addresses that packets may have, as numbers by the length of those of their family in bytes."""
 
-    def __init__(self, addresses: t.Iterable[bytes]) -> None:
-        self._by_size: dict[int, set[bytes]] = collections.defaultdict(set)
-        for address in addresses:
-            self._by_size[len(address)].add(address)
-        self._networks: dict[tuple[int, int], set[Prefix]] = {}
+    def __init__(self, addresses: t.Iterable[tuple[int, int]]) -> None:
+        self.numbers: dict[int, set[int]] = {size: set() for size in OF_GROUPS}
+        for size, number in addresses:
+            self.numbers[size].add(number)
+        self._networks: dict[tuple[int, int], set[int]] = {}
 
-    def are_in(self, prefix: Prefix) -> bool:
+    def are_in(self, size: int, number: int, length: int) -> bool:
         """Return whether a prefix contains one of them, or addresses of groups or of one link, to which the kernel may send."""
-        packed, length = prefix
-        if not length or packed[:2] >= OF_GROUPS[len(packed)]:
+        if not length or number >= OF_GROUPS[size]:
             return True
-        place = len(packed), length
-        if place not in self._networks:
-            self._networks[place] = {fields.network(address, length) for address in self._by_size[len(packed)]}
-        return prefix in self._networks[place]
+        rest = 8 * size - length
+        if (size, rest) not in self._networks:
+            self._networks[size, rest] = {each >> rest for each in self.numbers[size]}
+        return number >> rest in self._networks[size, rest]
+
+    def are_in_prefix(self, prefix: Prefix) -> bool:
+        return self.are_in(*_number(prefix[0]), prefix[1])
+
+
+def _number(packed: bytes) -> tuple[int, int]:
+    return len(packed), int.from_bytes(packed, "big")
 
 
 def reduced(drawn: Blueprint, addresses: t.Iterable[bytes], with_rules: bool) -> Blueprint:
     """Return the part of a blueprint that packets with some addresses can meet. with_rules: whether all rules remain."""
-    known = Addresses(addresses)
-    routes = _alike((each, (each[0]._replace(dst=ANY), each[1]), known.are_in(each[0].dst)) for each in drawn.routes)
+    met = Addresses(map(_number, addresses))
+    routes = _alike((each, (each[0]._replace(dst=ANY), each[1]), met.are_in_prefix(each[0].dst)) for each in drawn.routes)
     targets = {rule.goto for _line, rule in drawn.rules if rule}
-    rules = _alike((each, _kind(each[1]), not each[1] or _may_select(each[1], known, targets)) for each in drawn.rules)
-    neighbours = [(line, address) for line, address in drawn.neighbours if known.are_in((address, 8 * len(address)))]
+    rules = _alike((each, _kind(each[1]), not each[1] or _may_select(each[1], met, targets)) for each in drawn.rules)
+    neighbours = [(line, address) for line, address in drawn.neighbours if met.are_in_prefix((address, 8 * len(address)))]
     return drawn._replace(routes=routes, rules=drawn.rules if with_rules else rules, neighbours=neighbours)
 
 
@@ -78,4 +83,4 @@ def _may_select(rule: Rule, addresses: Addresses, targets: t.Container[int]) -> 
     link by which a packet comes in. Of a source and a destination, the source counts, which shows to whom a table belongs.
     """
     prefix = rule.src if rule.src[1] else rule.dst
-    return rule.invert or bool(rule.iif) or rule.priority in targets or addresses.are_in(prefix)
+    return rule.invert or bool(rule.iif) or rule.priority in targets or addresses.are_in_prefix(prefix)

@@ -19,54 +19,40 @@ import typing as t
 from .._core.errors import Invalid
 from .._snapshot.values import Entry
 from . import blueprint, bounds, reachable, snapshot_form
-from .addressed import OF_GROUPS
+from .addressed import Addresses
 
 FEW = 4096  # routes that are soon read
 ALIKE = 3  # routes of a kind, as many as an audit samples of a table, or has as evidence
 OUTER = (None, "", "bond", "bridge", "team", "veth", "vlan")  # kinds of links to routers; by tunnels a CNI leads to nodes
 HOSTS = 8  # addresses of a network that an audit samples
 _TOKEN = re.compile(r"(?:\d{1,3}(?:\.\d{1,3}){3}|(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]*)(?:/\d{1,3})?")
-_BITS = {4: 32, 16: 128}
-_OF_GROUPS = {size: int.from_bytes(first.ljust(size, b"\0"), "big") for size, first in OF_GROUPS.items()}
 
 
 class Part(list[t.Any]):
-    """Entries of routes. whole: all of them. named: the addresses for which it has all routes that contain them."""
+    """Entries of routes. whole: all of them. addresses: those for which it has all routes that contain them."""
 
-    def __init__(self, entries: t.Iterable[Entry], whole: t.Sequence[Entry], named: _Named) -> None:
+    def __init__(self, entries: t.Iterable[Entry], whole: t.Sequence[Entry], addresses: Addresses) -> None:
         super().__init__(entries)
-        self.whole, self.named = whole, named
+        self.whole, self.addresses = whole, addresses
 
 
-class _Named:
-    """Addresses, as numbers by the length of those of their family."""
-
-    def __init__(self, texts: t.Iterable[str] = ()) -> None:
-        self.numbers: dict[int, set[int]] = {4: set(), 16: set()}
-        self._networks: dict[tuple[int, int], set[int]] = {}
-        for text in texts:
-            host, slash, length = text.partition("/")
-            size, number = _number(host)
-            if size:
-                self.numbers[size].update([number, *(_hosts(number, size, int(length)) if slash else ())])
-
-    def joined(self, further: _Named) -> _Named:
-        both = _Named()
-        both.numbers = {size: numbers | further.numbers[size] for size, numbers in self.numbers.items()}
-        return both
-
-    def are_in(self, prefix: t.Any) -> bool:
-        """Return whether one is in a prefix, or may be: in what is none, in one of groups, and in one of a single link."""
-        host, slash, length = str(prefix).partition("/")
+def _read(texts: t.Iterable[str]) -> t.Iterator[tuple[int, int]]:
+    """Yield the addresses in words, of networks some, each by its length and as a number."""
+    for text in texts:
+        host, slash, length = text.partition("/")
         size, number = _number(host)
-        if not size or (slash and not length.isdigit()) or number >= _OF_GROUPS[size]:
-            return True
-        rest = _BITS[size] - int(length) if slash else 0
-        if not 0 <= rest < _BITS[size]:
-            return True
-        if (size, rest) not in self._networks:
-            self._networks[size, rest] = {each >> rest for each in self.numbers[size]}
-        return number >> rest in self._networks[size, rest]
+        if size:
+            yield size, number
+            yield from ((size, each) for each in (_hosts(number, size, int(length)) if slash else ()))
+
+
+def _may_contain(prefix: t.Any, addresses: Addresses) -> bool:
+    """Return whether a destination contains an address, or may do so, as what is no prefix."""
+    host, slash, length = str(prefix).partition("/")
+    size, number = _number(host)
+    if not size or (slash and not (length.isdigit() and int(length) <= 8 * size)):
+        return True
+    return addresses.are_in(size, number, int(length) if slash else 8 * size)
 
 
 def part(snapshot: Entry, texts: t.Iterable[str]) -> Entry:
@@ -87,18 +73,25 @@ def part(snapshot: Entry, texts: t.Iterable[str]) -> Entry:
         raise
     if not reachable.names_all_addresses(drawn):
         return snapshot
-    named = _Named(_TOKEN.findall("\n".join([json.dumps(small, default=str), *texts])))
-    return {**small, "routes": Part([*near, *(each for each in far if named.are_in(each.get("to")))], routes, named)}
+    addresses = Addresses(_read(_TOKEN.findall("\n".join([json.dumps(small, default=str), *texts]))))
+    return {
+        **small,
+        "routes": Part([*near, *(each for each in far if _may_contain(each.get("to"), addresses))], routes, addresses),
+    }
 
 
 def with_addresses(snapshot: Entry, texts: t.Iterable[str]) -> Entry:
     """Return a snapshot with the routes that contain further addresses."""
-    routes, further = snapshot.get("routes"), _Named(texts)
-    if not isinstance(routes, Part) or all(further.numbers[size] <= routes.named.numbers[size] for size in _BITS):
+    routes, further = snapshot.get("routes"), {*_read(texts)}
+    if not isinstance(routes, Part):
+        return snapshot
+    former = {(size, number) for size, numbers in routes.addresses.numbers.items() for number in numbers}
+    if further <= former:
         return snapshot
     present = {*map(id, routes)}
-    added = [each for each in routes.whole if id(each) not in present and further.are_in(each.get("to"))]
-    return {**snapshot, "routes": Part([*routes, *added], routes.whole, further.joined(routes.named))}
+    addresses = Addresses(further)
+    added = [each for each in routes.whole if id(each) not in present and _may_contain(each.get("to"), addresses)]
+    return {**snapshot, "routes": Part([*routes, *added], routes.whole, Addresses(further | former))}
 
 
 def _by_kind(routes: t.Iterable[dict[str, t.Any]], inner: t.Container[t.Any]) -> tuple[list[Entry], list[Entry]]:
@@ -140,7 +133,7 @@ def _number(host: str) -> tuple[int, int]:
 
 def _hosts(number: int, size: int, length: int) -> t.Iterator[int]:
     """Yield addresses of a network: the first and the last ones, and those that an audit samples."""
-    count = 1 << max(_BITS[size] - length, 0)
+    count = 1 << max(8 * size - length, 0)
     first = number & -count
     yield from (first + offset for offset in (1, 2, count - 2, count - 1))
     yield from (first + min(count * part // HOSTS + 7, max(count - 2, 0)) for part in range(HOSTS))
