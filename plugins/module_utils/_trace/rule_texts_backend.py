@@ -90,7 +90,7 @@ class RuleTexts:
 
     def with_state(self, events: t.Iterable[Event]) -> dict[str, None]:
         """Return the texts of rules in chains that a packet met which earlier packets or the clock decide."""
-        return {text: None for event in events if event.table != OWN_TABLE for text in self._stateful_rules(event)}
+        return {text: None for event in events for text in self._stateful_rules(event)}
 
     def _stateful_rules(self, event: Event) -> list[str]:
         place = event.family, event.table, event.chain
@@ -101,8 +101,7 @@ class RuleTexts:
 
     def by_chance(self, events: t.Iterable[Event]) -> set[Place]:
         """Return the chains that a packet met which have a rule that matches by chance."""
-        met = (event for event in events if event.table != OWN_TABLE)
-        return {(event.family, event.table, event.chain) for event in met if self._chances(event)}
+        return {(event.family, event.table, event.chain) for event in events if self._chances(event)}
 
     def take_turns(self, place: Place) -> bool:
         """Let the rules of a chain that match by chance match in turn, so that N packets meet N choices. Texts stay the node's.
@@ -148,8 +147,7 @@ class RuleTexts:
         """
         met: dict[tuple[str, str, str], list[Event]] = {}
         for event in events:
-            if event.table != OWN_TABLE:
-                met.setdefault((event.family, event.table, event.chain), []).append(event)
+            met.setdefault((event.family, event.table, event.chain), []).append(event)
         probability = 1.0
         for of_chain in met.values():
             matched = {event.handle for event in of_chain if event.handle}
