@@ -165,11 +165,11 @@ class LookupModule(LookupBase):
 
 def _check_audit(values: t.Mapping[str, t.Any]) -> None:
     """Check the variables of an audit that are options of its module. Raises AnsibleLookupError."""
-    checks, known = values.get("audit_checks"), _parsed(values.get("audit_context"))
+    checks, facts = values.get("audit_checks"), _parsed(values.get("audit_context"))
     try:
         catalogue.chosen(checks.split(",") if isinstance(checks, str) else checks)
-        if known is not None:
-            audit_context.Context.from_options(option.typed("context", CONTEXT, known))
+        if facts is not None:
+            audit_context.Context.from_options(option.typed("context", CONTEXT, facts))
     except Invalid as error:
         raise _refused(f"audit_{error}.") from None
 
@@ -192,9 +192,9 @@ def _check_tags() -> None:
     tags = {*(context.CLIARGS.get("tags") or ())} - {*OF_ANSIBLE}
     if not tags or not {*started}.issubset((*LOCAL, *_profiles.PROFILES)):
         return
-    known = [name for name in started if name in _profiles.PROFILES]
-    if tags.isdisjoint(known):
-        has = f"its tags are {', '.join(known)}" if known else "it has no tags"
+    of_profiles = [name for name in started if name in _profiles.PROFILES]
+    if tags.isdisjoint(of_profiles):
+        has = f"its tags are {', '.join(of_profiles)}" if of_profiles else "it has no tags"
         raise _refused(f"--tags {','.join(sorted(tags))} selects no task of {', '.join(started)}: {has}.")
 
 

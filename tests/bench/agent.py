@@ -30,6 +30,7 @@ ROUNDS = 5
 MOST_SECONDS = 2.0  # from a change to the finding
 IDLE, MOST_IDLE = 30.0, 0.001  # seconds; share of a processor
 CHURN, A_MINUTE, MOST_OF_CHURN = 120.0, 100, 0.01  # seconds, changes of pods, share of a processor
+OF_PODS = 0.006  # kubenode_agent/auditor.py: the share of a processor for audits after changes of pods
 STORM, MOST_MEBIBYTES = 20_000, 60  # rules; of the process that listens
 INTERVAL = 600 * 3  # seconds between two audits of a node on which nothing changes
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -163,18 +164,18 @@ def _measure_churn(node: Any, agent: _Agent) -> None:
     turns = len(agent.turns)
     while time.monotonic() < started + CHURN:
         number = changes // 2 % 200
-        added = changes % 2 == 0
+        is_added = changes % 2 == 0
         commands = [
             ["ip", "link", "add", f"churn{number}", "type", "veth", "peer", "name", f"peer{number}"],
             ["ip", "link", "set", f"churn{number}", "up"],
             ["ip", "route", "add", f"10.0.9.{number}", "dev", f"churn{number}"],
             ["ip", "rule", "add", "to", f"10.0.9.{number}", "lookup", "main", "priority", "512"],
         ]
-        removed = [
+        undo = [
             ["ip", "rule", "del", "to", f"10.0.9.{number}", "lookup", "main", "priority", "512"],
             ["ip", "link", "del", f"churn{number}"],
         ]
-        for command in commands if added else removed:
+        for command in commands if is_added else undo:
             node.run(command)
         changes += 1
         time.sleep(max(0.0, started + changes * 60 / A_MINUTE - time.monotonic()))
@@ -188,9 +189,6 @@ def _measure_churn(node: Any, agent: _Agent) -> None:
         f" {MOST_OF_CHURN:.0%})"
     )
     judge("an agent while pods come and go", steady <= MOST_OF_CHURN)
-
-
-OF_PODS = 0.006  # kubenode_agent/auditor.py: the share of a processor for audits after changes of pods
 
 
 def _measure_storm(node: Any, agent: _Agent) -> None:

@@ -116,9 +116,9 @@ def _rounds(tasks: list[Task]) -> list[dict[str, float]]:
     """For each round but the first, the seconds of a ping, of all tasks of the role, and of the modules one after another."""
     with Lab("bench", nodes=[Node("node1")]) as lab:
         _add_eni(lab.node("node1"))
-        named = durations(lab, [{"name": "ping", **PING}, *tasks] * (ROUNDS + 1))
+        measured = durations(lab, [{"name": "ping", **PING}, *tasks] * (ROUNDS + 1))
     rounds: list[dict[str, float]] = []
-    for name, seconds in named:
+    for name, seconds in measured:
         kind = name.partition(":")[0]
         rounds += [{"ping": 0.0, "role": 0.0, "row": 0.0}] if kind == "ping" else []
         rounds[-1][kind] += seconds

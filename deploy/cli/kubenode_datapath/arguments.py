@@ -118,13 +118,13 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: t.Any) -> None:
         """Name the nearest words of many."""
         if action.choices is not None and value not in action.choices:
-            known = [str(choice) for choice in action.choices]
-            raise argparse.ArgumentError(action, f"invalid choice: '{value}' (choose {_choice(str(value), known)})")
+            choices = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, f"invalid choice: '{value}' (choose {_choice(str(value), choices)})")
 
 
-def _choice(word: str, known: t.Sequence[str]) -> str:
-    near = nearest.names(word, known) if word else known
-    return f"from {', '.join(known)}" + (f"; did you mean {near[0]}?" if 0 < len(near) < len(known) else "")
+def _choice(word: str, choices: t.Sequence[str]) -> str:
+    near = nearest.names(word, choices) if word else choices
+    return f"from {', '.join(choices)}" + (f"; did you mean {near[0]}?" if 0 < len(near) < len(choices) else "")
 
 
 class Help(argparse.HelpFormatter):
@@ -208,9 +208,9 @@ def parsed(parser: Parser, words: t.Sequence[str]) -> argparse.Namespace:
     options, further = parser.parse_known_args(words)
     of_command = commands_of(parser)[options.command]
     if further and (options.command != EXPLAIN or any(word.startswith("-") for word in further)):
-        known = [word for action in of_command._actions for word in action.option_strings if word.startswith("--")]
+        names = [word for action in of_command._actions for word in action.option_strings if word.startswith("--")]
         options_near = [word for word in further if word.startswith("--")]
-        near = nearest.names(options_near[0].partition("=")[0], known, 1) if options_near else []
+        near = nearest.names(options_near[0].partition("=")[0], names, 1) if options_near else []
         parser.error(f"unrecognized arguments: {' '.join(further)}" + "".join(f"; did you mean {word}?" for word in near))
     if further:
         options.packet = [*options.packet, *further]

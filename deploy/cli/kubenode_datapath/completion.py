@@ -100,8 +100,8 @@ def _options(parser: argparse.ArgumentParser) -> list[_Word]:
 
 
 def _values(action: argparse.Action) -> tuple[str, ...]:
-    known = next((VALUES[text] for text in action.option_strings if text in VALUES), ())
-    return known or tuple(map(str, action.choices or ()))
+    values = next((VALUES[text] for text in action.option_strings if text in VALUES), ())
+    return values or tuple(map(str, action.choices or ()))
 
 
 def _bash(name: str, commands: t.Sequence[_Command]) -> str:

@@ -72,7 +72,7 @@ def _states(options: argparse.Namespace, interface: str) -> tuple[dict[str, t.An
 
 def _recorded(pasted: sources.Evidence) -> tuple[dict[str, t.Any], dict[str, t.Any], list[str]]:
     """Return the same as _states() of one state with the changes that led to it. Raises Invalid."""
-    if not recorded.read(pasted.snapshot):
+    if not pasted.snapshot.get(recorded.CHANGES):
         expected = (
             "a folder of outputs with before and after in their names, or a snapshot with changes that the agent has recorded, if"
             " there is no second state"

@@ -51,8 +51,8 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
     if not found:
         return explained._replace(reason=NOT_FOUND)
     made_by = recorded.programs(after, Origin.of(before))
-    named = (change._replace(undo=difference.undo(change), program=made_by.of(change)) for change in sorted(found))
-    guilty = tuple(_permitted(_with_text(change, before, after, run)) for change in named)
+    complete = (change._replace(undo=difference.undo(change), program=made_by.of(change)) for change in sorted(found))
+    guilty = tuple(_permitted(_with_text(change, before, after, run)) for change in complete)
     return explained._replace(guilty=guilty, is_undone=_is_undone(questions[1], guilty, run))
 
 

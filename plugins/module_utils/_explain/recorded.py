@@ -93,11 +93,11 @@ def programs(snapshot: Entry, before: Origin) -> Programs:
     """Return the programs of what a snapshot has recorded since an earlier state. Raises Invalid."""
     records = read(snapshot)
     since = before.seconds
-    named = {text: record.program for record in records if record.time >= since for text in record.texts}
+    by_text = {text: record.program for record in records if record.time >= since for text in record.texts}
     # The kernel does not say what of a ruleset was changed. A history that begins later may lack another program.
     is_whole = bool(since and records) and records[0].time <= since and not _has_legacy_tables(snapshot)
     changed = {record.program for record in records if record.time >= since and not (record.before or record.after)}
-    return Programs(named, "".join(changed) if is_whole and len(changed) == 1 else "")
+    return Programs(by_text, "".join(changed) if is_whole and len(changed) == 1 else "")
 
 
 def _has_legacy_tables(snapshot: Entry) -> bool:
@@ -144,8 +144,8 @@ def _replaced(kind: Kind, present: list[Entry], after: list[Entry], before: list
 def _links(present: list[Entry], before: list[Entry], after: list[Entry]) -> list[Entry]:
     former = {str(link["name"]): link for link in before}
     added = {str(link["name"]) for link in after} - former.keys()
-    listed = ((str(link["name"]), link) for link in present)
-    return [_link(link, former[name], name, after) if name in former else link for name, link in listed if name not in added]
+    remaining = ((str(link["name"]), link) for link in present if str(link["name"]) not in added)
+    return [_link(link, former[name], name, after) if name in former else link for name, link in remaining]
 
 
 def _link(present: Entry, before: Entry, name: str, after: list[Entry]) -> Entry:

@@ -193,9 +193,9 @@ class Reader:
         before = {name: former[name] for name in values if name in former}
         former.update(values)
         link = {ALL: "all", DEFAULT: "default"}.get(index) or self._name(index)
-        listed = ", ".join(f"{name} = {value}" for name, value in values.items())
+        assignments = ", ".join(f"{name} = {value}" for name, value in values.items())
         sides = [{"settings": {family: {link: side}}} if side else NOTHING for side in (before, values)]
-        text = f"net.{family}.conf.{link}: {listed},"
+        text = f"net.{family}.conf.{link}: {assignments},"
         return Change(SETTING, CHANGED, text, max(index, 0), before=sides[0], after=sides[1]) if values else None
 
     def _name(self, index: int) -> str:

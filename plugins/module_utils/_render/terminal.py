@@ -104,9 +104,9 @@ def painter(colours: bool) -> Paint:
     return (lambda words, colour: f"\x1b[{colour}m{words}\x1b[0m" if words else "") if colours else (lambda words, _colour: words)
 
 
-def sections(sections: t.Iterable[Section], paint: Paint) -> t.Iterator[str]:
+def sections(parts: t.Iterable[Section], paint: Paint) -> t.Iterator[str]:
     """Yield the lines of each section that has entries: an empty line, its title, and its entries."""
-    for section in sections:
+    for section in parts:
         if section.entries:
             yield from ("", paint(section.title, BOLD))
             yield from (type(line)(f"  {line}") for entry in section.entries for line in entry)

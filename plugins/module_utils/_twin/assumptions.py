@@ -199,8 +199,8 @@ def _without_effect(values: t.Mapping[str, int], links: t.Collection[str]) -> t.
 
 def _value(key: object, value: object) -> int:
     if not is_of_network(str(key).translate(DOTTED) if str(key).startswith("net.") else str(key)):
-        known = nearest.listed(str(key).partition(":")[0], KINDS)
-        raise Invalid("assume", key, f"a setting of a network that decides what happens to a packet, or a fact, such as {known}")
+        facts = nearest.listed(str(key).partition(":")[0], KINDS)
+        raise Invalid("assume", key, f"a setting of a network that decides what happens to a packet, or a fact, such as {facts}")
     return int(fields.checked(f"assume.{key}", value, lambda number: fields.number(number, 0, fields.UINT32)))
 
 
