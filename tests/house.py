@@ -18,6 +18,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "_files": ("_core",),
     "_platform": ("_core", "_program", "_files"),
     "_netlink": ("_core",),
+    "_bpf": ("_core", "_netlink"),
     "_systemd": ("_core", "_files", "_platform"),
     "_boot": ("_core", "_files", "_platform", "_systemd"),
 }
@@ -34,11 +35,11 @@ SUBJECTS = {
     "_cni": ("_interfaces", "_netfilter", "_routing", "_ruleset"),
     "_discovery": ("_cloud", "_interfaces", "_routing"),
     "_nftables": ("_kubelet", "_routing", "_rp_filter"),
-    "_probe_snat": ("_cloud", "_cni", "_kubelet", "_nftables"),
     "_ebtables": ("_netfilter",),
     "_leftovers": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_routing"),
     "_snapshot": ("_cni", "_ebtables", "_interfaces", "_netfilter", "_network_daemons", "_routing", "_ruleset"),
     "_listener": ("_discovery", "_interfaces", "_kubelet", "_routing", "_snapshot"),
+    "_probe_snat": ("_cloud", "_cni", "_kubelet", "_listener", "_nftables"),
     "_pastes": ("_cni", "_netfilter", "_routing", "_ruleset", "_snapshot"),
     "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_ruleset", "_snapshot"),
     "_commands": ("_ebtables", "_netfilter", "_ruleset", "_twin"),
@@ -78,7 +79,7 @@ CONTROLLER = ("_pastes", "_render")  # rooms that no module imports: as plugin_u
 MOST_FILES = 25  # a dozen is usual; a room has more where another room would only move a word
 MODELS = (
     *("_platform/node_mode.py", "_platform/sysctl_files.py", "_netlink/attributes.py"),
-    "_systemd/boot_unit.py",
+    *("_bpf/instructions.py", "_systemd/boot_unit.py"),
 )
 
 KINDS = {

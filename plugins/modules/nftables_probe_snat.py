@@ -42,9 +42,15 @@ notes:
   - The module refuses O(state=present) on a node where O(interface) has Microsoft's ipv6-hp-bpf filters, and on an eBPF
     host-routing node, known by kubelet's label C(kubernetes.azure.com/ebpf-host-routing=true) or by the pinned programs
     under C(/sys/fs/bpf/azure-block-iptables). There the platform translates probes itself and blocks netfilter rules.
-  - The module refuses O(state=present) on a node where Cilium answers IPv6 node ports in BPF, before nftables sees the packet.
-    Two facts must show that - BPF programs of Cilium on O(interface), attached by traffic control, tcx or XDP, and the options
-    C(kube-proxy-replacement) and C(enable-ipv6) of the running C(cilium-agent), or else those in
+  - With O(backend=bpf), the permanent plane is the file O(path) with C(.json) in place of C(.nft), a program beside it, and the
+    enabled unit C(kubenode-bpf-TABLE.service). The unit attaches the programs before kubelet starts, or as soon as O(interface)
+    is there, and stays to attach them again when they are gone. Stopped, it leaves them attached. It needs only Python 3.9 or
+    newer, and no C(tc) and no C(bpftool). O(boot_condition), O(priority), O(comment) and O(agentbaker) have no effect, because
+    programs on a node without IPv6 meet no probe. C(bpftool map dump name counts) shows the packets and bytes by probe.
+  - With O(backend=nftables), the module refuses O(state=present) on a node where Cilium answers IPv6 node ports in BPF, before
+    nftables sees the packet. With O(backend=bpf), it refuses where Cilium does so by XDP, before all other programs.
+  - Two facts must show that Cilium answers IPv6 node ports - BPF programs of Cilium on O(interface), attached by traffic control,
+    tcx or XDP, and the options C(kube-proxy-replacement) and C(enable-ipv6) of the running C(cilium-agent), or else those in
     C(/var/run/cilium/state/agent-runtime-config.json). If only one of the two shows it, the module warns. It looks for both only
     if the node has the link C(cilium_host).
   - On a node whose image enables AgentBaker's C(ipv6_nftables.service), that unit stays the owner of the table unless
@@ -99,6 +105,20 @@ options:
           - The default is owned by Microsoft and assigned for this purpose.
         type: str
         required: true
+  backend:
+    description:
+      - What translates the probes.
+      - V(nftables) is the table O(table).
+      - V(bpf) is two BPF programs on O(interface), for a node on which the BPF programs of Cilium take probes before nftables
+        sees them. They treat a packet as the table does, except one with a VLAN tag or with extension headers, which they do not
+        touch. They are attached in front of all others, by tcx from Linux 6.6 on. Before, traffic control attaches them, and a
+        filter of priority 1 that is there is a reason to refuse.
+      - V(auto) is V(bpf) if Cilium takes probes on O(interface), and V(nftables) otherwise. See RV(backend).
+      - What another backend has made for O(table) is removed in the same run.
+    version_added: 1.1.0
+    type: str
+    choices: [auto, nftables, bpf]
+    default: nftables
   comment:
     description:
       - The comment of the table, which C(nft list ruleset) shows, for example who made the table. At most 127 letters, digits,
@@ -212,6 +232,12 @@ table:
   returned: success
   type: str
   sample: azureSLBProbe
+backend:
+  description: What translates the probes, V(nftables) or V(bpf). Empty for O(state=absent).
+  returned: success
+  type: str
+  sample: nftables
+  version_added: 1.1.0
 managed_by:
   description: The unit of the node's image that owns the table; null if this module owns it.
   returned: success

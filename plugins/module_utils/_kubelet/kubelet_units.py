@@ -41,7 +41,7 @@ EARLIER = frozenset(
     }
 )
 # Of this collection: they would wait for each other.
-OWN = re.compile("kubenode-(addresses|nft|policy-routes)-")
+OWN = re.compile("kubenode-(addresses|bpf|nft|policy-routes)-")
 LENGTH = 255  # systemd.unit(5)
 BEFORE = permitted("list", [], elements="str", is_words=True, check=lambda value, _is_applied: others(value))
 OPTIONS: Options = {"before": BEFORE}

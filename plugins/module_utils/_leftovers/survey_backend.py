@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from .._bpf import attachments
 from .._cni import cilium as agent
 from .._cni import cni, cni_backend
 from .._core.errors import Failure
@@ -21,7 +22,7 @@ from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Address, Link, Scene
 from .._netfilter import chains_backend, iptables, iptables_backend
-from .._netlink import bpf, nfnetlink
+from .._netlink import nfnetlink
 from .._platform import kernel, process, processes
 from .._routing.neighbour import Neighbour
 from .._routing.routing_backend import Netlink
@@ -222,7 +223,9 @@ def _is_configured(owner: cni.Owner, survey: Survey) -> bool:
 
 def _programs(links: t.Iterable[str], warn: t.Callable[[str], None]) -> list[tuple[str, str]]:
     try:
-        return [(link, program.name) for link in links for program in bpf.at_ingress(link) if agent.is_program(program.name)]
+        return [
+            (link, program.name) for link in links for program in attachments.at_ingress(link) if agent.is_program(program.name)
+        ]
     except Failure as failure:
         warn(f"BPF programs of Cilium were not looked for: {failure}. Allow bpf(2), and run again.")
         return []

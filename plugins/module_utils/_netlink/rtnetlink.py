@@ -24,7 +24,7 @@ RTM_GETLINK, RTM_GETROUTE, RTM_GETQDISC, RTM_GETTFILTER = 18, 26, 38, 46
 RTA_DST, RTA_OIF = 1, 4
 IFLA_XDP = 43
 IFLA_XDP_PROG_IDS = (4, 5, 6, 7)  # the only program's, or those in the driver, in the generic path and in the hardware
-TCA_KIND, TCA_OPTIONS, TCA_BPF_NAME = 1, 2, 7
+TCA_KIND, TCA_OPTIONS, TCA_BPF_NAME, TCA_BPF_ID = 1, 2, 7, 11
 # include/uapi/linux/pkt_cls.h, tc_act/tc_mirred.h, tc_act/tc_gact.h
 U32, MATCHALL, FLOWER, ETH_P_ALL = "u32", "matchall", "flower", 3
 TCA_U32_SEL, TC_U32_TERMINAL, U32_HEADER, U32_KEY = 5, 1, 16, 16  # tc_u32_sel without its keys, and tc_u32_key, in bytes
@@ -66,7 +66,7 @@ class Filter(t.NamedTuple):
 
     protocol: the Ethernet type of its packets, or ETH_P_ALL. takes_all: whether it takes each packet of the protocol. action:
     drop, pass, redirect or mirror; empty for another, for several, and if a part was not read. device: the index of the link to
-    which it sends packets.
+    which it sends packets. priority: those with a lower one come first. number: the ID of its BPF program.
     """
 
     kind: str
@@ -75,6 +75,9 @@ class Filter(t.NamedTuple):
     takes_all: bool = False
     action: str = ""
     device: int = 0
+    priority: int = 0
+    handle: int = 0
+    number: int = 0
 
 
 def filters(index: int, parent: int) -> list[Filter]:
@@ -84,12 +87,14 @@ def filters(index: int, parent: int) -> list[Filter]:
         of_filter = attributes(answer, TRAFFIC.size)
         if TCA_OPTIONS in of_filter:  # before its filters the kernel lists each priority, which has none
             kind, options = text(of_filter, TCA_KIND), attributes(of_filter[TCA_OPTIONS])
+            _family, _index, handle, _parent, info = TRAFFIC.unpack_from(answer)
             if kind == BPF:
-                listed.append(Filter(kind, text(options, TCA_BPF_NAME)))
+                name, number = text(options, TCA_BPF_NAME), u32(options, TCA_BPF_ID)
+                listed.append(Filter(kind, name, priority=info >> 16, handle=handle, number=number))
             elif kind != U32 or TCA_U32_SEL in options:  # otherwise it is a table of filters
-                protocol = socket.ntohs(TRAFFIC.unpack_from(answer)[4] & 0xFFFF)
+                protocol = socket.ntohs(info & 0xFFFF)
                 action, device = _action(options.get(ACTIONS_OF.get(kind, 0), b""))
-                listed.append(Filter(kind, "", protocol, _takes_all(kind, options), action, device))
+                listed.append(Filter(kind, "", protocol, _takes_all(kind, options), action, device, info >> 16, handle))
     return listed
 
 

@@ -21,13 +21,16 @@ from .._nftables import table_names
 from .._nftables.nft_backend import Nft
 from .._nftables.nft_table import replacement
 from .._nftables.table_resource import BootTable, HandedOverTable, LiveTable
-from .._probe_snat import agentbaker_resource, probe_guards, probe_table
+from .._platform import kernel
+from .._probe_snat import agentbaker_resource, boot_programs, probe_guards, probe_table, programs_guards, programs_unit
 from .._probe_snat.agentbaker_resource import ReplacedUnit
 from .._probe_snat.probe_table import ProbeSnat
+from .._probe_snat.programs_unit import BootPrograms
 from .._systemd.unit_files import path_of
 from .._systemd.units import Units
 
 FAMILY = "ip6"
+AUTO, NFTABLES, BPF = "auto", "nftables", "bpf"
 OPTIONS: Options = {
     **TWO_PLANES,
     **probe_table.OPTIONS,
@@ -39,7 +42,10 @@ def parts(request: Request) -> Parts:
     table = table_names.table("table", request.params["table"], request.is_present)
     path = names.boot_path(request.params["path"], request.is_present)
     before = kubelet_units.others(request.params["before"])
-    desired = ProbeSnat.from_options(request.params) if request.is_present else None
+    wanted = ProbeSnat.from_options(request.params) if request.is_present else None
+    translators = probe_guards.OtherTranslators(request.params["interface"])
+    backend = _backend(request.params["backend"], translators) if wanted else ""
+    desired = wanted if backend == NFTABLES else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
     files, units = Files(), Units(request.run, request.warn)
     boot = BootTable(files, units, FAMILY, table, path, before)
@@ -70,25 +76,41 @@ def parts(request: Request) -> Parts:
     resources: list[Resource] = [*live, *placed] if desired else [*placed, *live]
     if is_agentbakers:
         resources.insert(0 if replaces else len(resources), replaced)
-    translators = probe_guards.OtherTranslators(request.params["interface"])
+    probes = wanted.probes if wanted and backend == BPF else ()
+    programs = BootPrograms(table, request.params["interface"], probes)
+    of_programs = _of_programs(programs, files, units, path, request.params["immediate"], before)
+    resources = [*of_programs, *resources] if probes else [*resources, *of_programs]
     guards = _guards(desired, translators, owner, nft if request.params["immediate"] else None)
-    if desired and request.params["permanent"] and request.params["immediate"]:
-        guards.append(partial(probe_guards.advertisements_at_boot, desired.interface, request.warn))
-    if is_placed and request.params["permanent"]:
-        guards.append(partial(roots_folders, path, path_of(boot.unit)))
-        guards.append(partial(kubelet_starters, units, [boot.unit], before))
+    if wanted and probes:
+        guards += _guards_of_programs(wanted, translators, request.params["immediate"])
+    if of_programs and request.params["immediate"] and not request.params["permanent"]:
+        guards.append(partial(programs_guards.kept_programs, units, table))
+    if wanted and request.params["permanent"] and request.params["immediate"]:
+        guards.append(partial(probe_guards.advertisements_at_boot, wanted.interface, request.warn))
+    if request.params["permanent"] and (is_placed or probes):
+        unit = programs_unit.name(table) if probes else boot.unit
+        guards.append(partial(roots_folders, path, path_of(unit)))
+        guards.append(partial(kubelet_starters, units, [unit], before))
     return Parts(
         resources,
         guards,
         lambda _outcome: {
             "ruleset": ruleset,
             "table": table,
-            "managed_by": owner,
+            "backend": backend,
+            "managed_by": None if probes else owner,
             "agentbaker": agentbaker,
-            "needed": translators.need(owner),
+            "needed": translators.need(owner, bool(probes)),
         },
         effects=NO_EFFECTS if desired else Effects(units_gone=frozenset({boot.unit})),
     )
+
+
+def _backend(option: str, translators: probe_guards.OtherTranslators) -> str:
+    """Return the backend that the option chooses on this node."""
+    if option != AUTO:
+        return option
+    return BPF if translators.cilium and translators.cilium.takes_probes else NFTABLES
 
 
 def _archive() -> str:
@@ -96,6 +118,32 @@ def _archive() -> str:
     from .._boot.program_archive import archive
 
     return archive("_probe_snat.ipv6_program")
+
+
+def _of_programs(
+    desired: BootPrograms, files: Files, units: Units, path: str, starts: bool, before: tuple[str, ...]
+) -> list[Resource]:
+    """Return the resources of the BPF programs; none on a node that neither has nor gets any."""
+    if not desired.probes and not boot_programs.is_known(files, desired.table):
+        return []
+    from .._probe_snat.live_programs import LivePrograms  # needs ctypes
+
+    live = LivePrograms(desired.table, desired.link, desired.probes, kernel.release())
+    placed = boot_programs.resources(files, units, desired, boot_programs.path(path), starts, before)
+    return [live, *placed] if desired.probes else [*placed, live]
+
+
+def _guards_of_programs(desired: ProbeSnat, translators: probe_guards.OtherTranslators, is_live: bool) -> list[Guard]:
+    chosen: list[Guard] = [
+        partial(probe_guards.ebpf_host_routing, translators),
+        partial(probe_guards.health_probe_filters, translators),
+        partial(programs_guards.express_path, translators),
+    ]
+    if is_live:
+        chosen.append(partial(programs_guards.ethernet_link, desired.interface))
+        chosen.append(partial(programs_guards.first_place, desired.interface))
+        chosen.append(partial(probe_guards.probe_path, desired._replace(priority=ProbeSnat().priority)))
+    return chosen
 
 
 def _guards(

@@ -46,6 +46,11 @@ def is_used(module: str) -> bool:
     return any(line.endswith(f"/{module}.ko") for line in lines(f"/lib/modules/{os.uname().release}/modules.builtin"))
 
 
+def release() -> tuple[int, ...]:
+    """Return the version of Linux as two numbers, such as (6, 8)."""
+    return tuple(int(number) for number in os.uname().release.partition("-")[0].split(".")[:2] if number.isdigit())
+
+
 def setting(key: str) -> int | None:
     """Return a number under /proc/sys, as ``net/ipv6/conf/eth0/forwarding``; None if there is no such key."""
     value = lines(f"/proc/sys/{key}")

@@ -154,16 +154,18 @@ class OtherTranslators:
         agent = cilium_backend.find() if kernel.is_own_root() else None
         if agent is None:
             return None
+        from .._bpf import attachments  # needs ctypes, which only a node with Cilium has to have
         from .._cni import cilium  # most nodes have no Cilium
-        from .._netlink import bpf  # needs ctypes, which only a node with Cilium has to have
 
         programs = tuple(
-            f"{program.hook} {program.name}" for program in bpf.at_ingress(self.link) if cilium.is_program(program.name)
+            f"{program.hook} {program.name}" for program in attachments.at_ingress(self.link) if cilium.is_program(program.name)
         )
         return Cilium(agent.source, agent.serves_ipv6_node_ports, programs)
 
-    def need(self, owner: str | None) -> dict[str, t.Any]:
+    def need(self, owner: str | None, is_earlier: bool = False) -> dict[str, t.Any]:
         """Return whether this node needs the table. owner: the unit of the node's image that loads it, or None.
+
+        is_earlier: whether BPF programs do the table's work, before those of Cilium.
 
         It does not fail, because a fact that cannot be read must not prevent the removal of a table.
         """
@@ -173,7 +175,8 @@ class OtherTranslators:
             filters = [f"the traffic control filter {name} of ipv6-hp-bpf on {self.link}" for name in self.health_probe_filters]
             translators = [*self.host_routing_signs, *filters]
             addresses = ipv6_backend.all_global_ipv6_addresses()
-            return need(NodeFacts(self.link, addresses, translators, self.cilium, owner))._asdict()
+            cilium = None if is_earlier else self.cilium
+            return need(NodeFacts(self.link, addresses, translators, cilium, owner))._asdict()
         except Failure as failure:
             return unknown(str(failure))._asdict()
 

@@ -168,5 +168,6 @@ OPTIONS: Options = {
     "comment": permitted("str", "", check=applied(table_names.comment, "comment")),
     "path": Option("path", "/etc/kubenode/probe-snat.nft", refused=PATH, check=names.boot_path),
     "before": kubelet_units.BEFORE,
+    "backend": permitted("str", "nftables", choices=("auto", "nftables", "bpf")),
     "agentbaker": permitted("str", "report", choices=("report", "take_over")),
 }

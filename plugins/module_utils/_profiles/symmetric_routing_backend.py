@@ -35,9 +35,11 @@ def observe(options: Values, is_image: bool, run: process.Runner) -> Observation
 
 def _programs(links: t.Iterable[str]) -> dict[str, list[str]]:
     """Map the links to the programs of Cilium on them."""
+    from .._bpf import attachments  # needs ctypes, which only a node with Cilium has to have
     from .._cni import cilium  # most nodes have no Cilium
-    from .._netlink import bpf  # needs ctypes, which only a node with Cilium has to have
 
     uplinks = (link for link in links if not link.startswith(OF_CNIS))
-    programs = {link: [program.name for program in bpf.at_ingress(link) if cilium.is_program(program.name)] for link in uplinks}
+    programs = {
+        link: [program.name for program in attachments.at_ingress(link) if cilium.is_program(program.name)] for link in uplinks
+    }
     return {link: names for link, names in programs.items() if names}

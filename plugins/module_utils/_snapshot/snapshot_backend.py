@@ -13,13 +13,14 @@ import os
 import socket
 import typing as t
 
+from .._bpf import attachments
 from .._core.errors import Failure
 from .._core.fields import IPV4, IPV6
 from .._core.names import DOTTED
 from .._interfaces import interfaces_backend
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Address
-from .._netlink import bpf, rtnetlink, wire
+from .._netlink import rtnetlink, wire
 from .._platform import kernel, process
 from .._routing.neighbour import HEADER
 from .._routing.routing_backend import GETNEIGH, Netlink, dump
@@ -139,13 +140,13 @@ def filters(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
             "match": "all" if each.takes_all else "",
             "action": f"{each.action} {names.get(each.device, '')}".strip(),
         }
-        for link, direction, each in bpf.other_filters(names)
+        for link, direction, each in attachments.other_filters(names)
     ]
 
 
 def programs(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
     """Return the BPF programs of links, at XDP, tcx and tc. Raises Failure."""
-    attached = [(link, program) for link, those in bpf.of_links(dict(socket.if_nameindex())).items() for program in those]
+    attached = [(link, program) for link, those in attachments.of_links(dict(socket.if_nameindex())).items() for program in those]
     return [
         {"link": link, "hook": program.hook, "direction": program.direction, "name": program.name}
         for link, program in attached

@@ -35,6 +35,7 @@ class BootUnit(t.NamedTuple):
 
 # -I ignores the environment and the user's packages, -S the node's packages; -B writes no compiled files.
 ISOLATED = ("-I", "-S", "-B")
+WATCH = "watch"  # the first argument of a boot program that stays
 REHEARSE = "rehearse"  # a boot program's first argument for: try what is needed, and change nothing
 LACKS_LIBRARY = 76  # the exit status of a rehearsal if a library that the program needs is missing
 
@@ -52,7 +53,7 @@ def interpreter(text: str) -> str:
 
 def loaded_path(text: str) -> str:
     """Return the file that a unit of this collection loads; empty if the text is not that of such a unit."""
-    match = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ \d+) (\S+)", text, re.MULTILINE)
+    match = re.search(r"^ExecStart=(?:nft -f|\S+ -I -S -B \S+ (?:\d+|watch)) (\S+)", text, re.MULTILINE)
     return match[1] if match else ""
 
 

@@ -13,25 +13,23 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import struct
 import typing as t
 
 from .._core.errors import Failure
-from . import rtnetlink
+from .._netlink import rtnetlink
+from . import loader
 
-# The number of bpf(2) by machine, for 64-bit programs (arch/*/kernel/syscalls/*.tbl, include/uapi/asm-generic/unistd.h).
-SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
 # include/uapi/linux/bpf.h
-PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
+PROG_QUERY = 16
 INGRESS, EGRESS = "ingress", "egress"
-TCX = {INGRESS: 46, EGRESS: 47}  # BPF_TCX_INGRESS, BPF_TCX_EGRESS
+ATTACHMENTS = {INGRESS: 46, EGRESS: 47}  # BPF_TCX_INGRESS, BPF_TCX_EGRESS
+XDP, TCX, TC = "XDP", "tcx", "tc"  # hooks, in the order in which a received packet meets them
 # The directions of traffic control whose filters a link has, by the kind of its qdisc.
 CLSACT = {INGRESS: rtnetlink.CLSACT_INGRESS, EGRESS: rtnetlink.CLSACT_EGRESS}
 FILTERED = {"clsact": (INGRESS, EGRESS), "ingress": (INGRESS,)}
 MOST_PROGRAMS = 64  # BPF_MPROG_MAX
 QUERY = struct.Struct("=IIIIQIIQQQQ")  # link's index, type of attachment, flags, flags, address of IDs, their number, ...
-INFO = struct.Struct("=64x16s")  # bpf_prog_info: ..., name
 # Kernels without tcx, without bpf(2), and machines that are not in SYSCALL.
 UNSUPPORTED = (errno.EINVAL, errno.ENOSYS)
 
@@ -39,7 +37,7 @@ UNSUPPORTED = (errno.EINVAL, errno.ENOSYS)
 class Program(t.NamedTuple):
     """A program or filter of a link.
 
-    hook: "XDP", "tcx" or "tc", in the order in which a received packet meets them.
+    hook: XDP, TCX or TC.
     name: as its loader gave it; empty if it has none.
     kind: BPF, or the kind of another filter of traffic control, such as "flower".
     """
@@ -59,7 +57,7 @@ def at_ingress(link: str) -> list[Program]:
     if not index:
         return []
     by_number = list(_by_number(link, index, (INGRESS,)))
-    return by_number + [Program("tc", name) for name in sorted(rtnetlink.bpf_filters(link, (rtnetlink.CLSACT_INGRESS,)))]
+    return by_number + [Program(TC, name) for name in sorted(rtnetlink.bpf_filters(link, (rtnetlink.CLSACT_INGRESS,)))]
 
 
 def other_filters(links: t.Mapping[int, str]) -> t.Iterator[tuple[str, str, rtnetlink.Filter]]:
@@ -78,55 +76,71 @@ def of_links(links: t.Mapping[int, str]) -> dict[str, list[Program]]:
         programs[link] = list(_by_number(link, index, (INGRESS, EGRESS)))
         for direction in directions.get(index, ()):
             filters = rtnetlink.filters(index, CLSACT[direction])
-            programs[link] += [Program("tc", attached.name, direction, attached.kind) for attached in filters]
+            programs[link] += [Program(TC, attached.name, direction, attached.kind) for attached in filters]
     return programs
 
 
 def _by_number(link: str, index: int, directions: t.Sequence[str]) -> t.Iterator[Program]:
     """Yield the programs that the kernel lists by number."""
     try:
-        by_number = [("XDP", INGRESS, rtnetlink.xdp_programs(index))]
-        by_number += [("tcx", direction, _tcx_programs(index, TCX[direction])) for direction in directions]
+        by_number = [(XDP, INGRESS, sorted(rtnetlink.xdp_programs(index)))]
+        by_number += [(TCX, direction, _tcx_programs(index, direction)) for direction in directions]
         for hook, direction, numbers in by_number:
-            yield from (Program(hook, _name(number), direction) for number in sorted(numbers))
+            yield from (Program(hook, _name(number), direction) for number in numbers)
     except OSError as error:
         raise Failure(f"the kernel refused to list the BPF programs of {link}: {error.strerror}") from error
 
 
-def _tcx_programs(index: int, attachment: int) -> set[int]:
-    numbers = (ctypes.c_uint32 * MOST_PROGRAMS)()
-    query = QUERY.pack(index, attachment, 0, 0, ctypes.addressof(numbers), MOST_PROGRAMS, 0, 0, 0, 0, 0)
-    attributes = ctypes.create_string_buffer(query, QUERY.size)
+def _tcx_programs(index: int, direction: str) -> list[int]:
+    """Return the IDs of the programs in the order in which packets meet them; none if the kernel has no tcx. Raises OSError."""
     try:
-        _bpf(PROG_QUERY, attributes)
+        return _asked(index, direction)
     except OSError as error:
         if error.errno in (*UNSUPPORTED, errno.ENODEV):  # or the link has gone since
-            return set()
+            return []
         raise
-    return set(numbers[: QUERY.unpack(attributes.raw)[5]])
+
+
+def has_tcx(index: int) -> bool:
+    """Return whether the kernel attaches programs to a link by tcx. Raises OSError."""
+    try:
+        _asked(index, INGRESS)
+    except OSError as error:
+        if error.errno in UNSUPPORTED:
+            return False
+        raise
+    return True
+
+
+def _asked(index: int, direction: str) -> list[int]:
+    numbers = (ctypes.c_uint32 * MOST_PROGRAMS)()
+    query = QUERY.pack(index, ATTACHMENTS[direction], 0, 0, ctypes.addressof(numbers), MOST_PROGRAMS, 0, 0, 0, 0, 0)
+    attributes = ctypes.create_string_buffer(query, QUERY.size)
+    loader.call(PROG_QUERY, attributes)
+    return numbers[: QUERY.unpack(attributes.raw)[5]]
+
+
+class Place(t.NamedTuple):
+    """A program of a link, or another filter. number: the program's ID. handle: of a filter."""
+
+    hook: str
+    name: str
+    number: int
+    priority: int = 0
+    handle: int = 0
+
+
+def places(index: int, direction: str) -> list[Place]:
+    """Return the programs and filters of a direction in the order in which packets meet them, without XDP. Raises OSError."""
+    by_tcx = [Place(TCX, _name(number), number) for number in _tcx_programs(index, direction)]
+    by_tc = [
+        Place(TC, each.name or each.kind, each.number, each.priority, each.handle)
+        for each in rtnetlink.filters(index, CLSACT[direction])
+    ]
+    return by_tcx + sorted(by_tc, key=lambda place: place.priority)
 
 
 def _name(number: int) -> str:
-    """Return the name of a program; its number if it has ended since."""
-    try:
-        program = _bpf(PROG_GET_FD_BY_ID, ctypes.create_string_buffer(struct.pack("=III", number, 0, 0), 12))
-    except FileNotFoundError:
-        return str(number)
-    try:
-        info = ctypes.create_string_buffer(INFO.size)
-        question = struct.pack("=IIQ", program, INFO.size, ctypes.addressof(info))
-        _bpf(OBJ_GET_INFO_BY_FD, ctypes.create_string_buffer(question, len(question)))
-    finally:
-        os.close(program)
-    return str(INFO.unpack(info.raw)[0].rstrip(b"\0").decode(errors="replace")) or str(number)
-
-
-def _bpf(command: int, attributes: ctypes.Array[ctypes.c_char]) -> int:
-    """Call bpf(2). Raises OSError."""
-    syscall = SYSCALL.get(os.uname().machine)
-    if syscall is None or struct.calcsize("P") != 8:  # a 32-bit program has other numbers
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    answer = ctypes.CDLL(None, use_errno=True).syscall(syscall, command, attributes, len(attributes))
-    if answer < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return int(answer)
+    """Return the name of a program; its number if it has none, or has ended since."""
+    program = loader.program(number)
+    return program.name if program and program.name else str(number)

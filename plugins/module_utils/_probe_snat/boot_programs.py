@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The probes' BPF programs on the permanent plane: their file, the node program that attaches them, and its unit."""
+
+from __future__ import annotations
+
+import hashlib
+import typing as t
+
+from .._boot import boot_files
+from .._boot.boot_files import RehearsedUnit
+from .._boot.interpreters import interpreter
+from .._boot.program_archive import archive
+from .._core.plan import Resource
+from .._files import files
+from .._files.managed_files import ManagedFile, text
+from .._systemd import unit_files, units
+from .._systemd.boot_unit import BootUnit
+from .._systemd.unit_resource import EnabledUnit
+from . import programs_unit
+from .programs_unit import BootPrograms, mark
+
+if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, where archive() packs it
+    from . import programs_program  # noqa: F401
+
+
+def is_known(backend: files.Files, table: str) -> bool:
+    """Return whether the node has the programs of a table, or a part of what attaches them."""
+    unit = programs_unit.name(table)
+    return any(backend.read(path) is not None for path in (unit_files.path_of(unit), boot_files.record(unit), mark(table)))
+
+
+def path(of_table: str) -> str:
+    """Return the path of the file. of_table: the option ``path``, at which another backend has its script."""
+    return f"{of_table.removesuffix('.nft')}.json"
+
+
+def resources(
+    backend: files.Files,
+    systemd: units.Units,
+    desired: BootPrograms,
+    path: str,
+    starts: bool,
+    before: t.Sequence[str] = (),
+) -> list[Resource]:
+    """Return the resources that install ``desired``, or remove it if it has no probes, in the order in which they are applied.
+
+    starts: see EnabledUnit. before: see kubelet_units.ordering().
+    """
+    is_desired, table = bool(desired.probes), desired.table
+    heading = f"# For BPF programs of {table}.\n"
+    program = heading + archive("_probe_snat.programs_program") if is_desired else ""
+
+    def entries(at: str, is_here: bool) -> list[ManagedFile]:
+        is_there = is_desired and is_here
+        return [
+            text(at, desired.text() if is_there else None, programs_unit.beginning(table)),
+            text(boot_files.program(at), program if is_there else None, heading),
+        ]
+
+    digest = hashlib.sha256(program.encode("utf-8", "surrogateescape")).hexdigest()
+
+    def unit(python: str) -> BootUnit:
+        return programs_unit.unit(table, path, python, boot_files.program(path), digest, before)
+
+    chosen = unit(interpreter(backend, systemd, unit) if is_desired else "")
+    enabled = EnabledUnit(backend, systemd, chosen, is_desired, starts, is_resident=True)
+    arriving, leaving = boot_files.BootFiles(backend, chosen.name, path, is_desired, entries).stages()
+    return [RehearsedUnit(arriving, enabled, chosen), leaving] if is_desired else [arriving, enabled, leaving]

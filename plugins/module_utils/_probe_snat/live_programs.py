@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The probes' BPF programs on a link of the running kernel."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .._bpf import instructions
+from .._bpf.attachments import EGRESS, INGRESS
+from .._core.plan import Backend, ObjectText, Plan, Plane, Step
+from . import probe_programs, programs_backend
+from .probe_table import Probe
+from .programs_backend import AttachedPrograms, Programs, SetPrograms
+
+SHA256_TAGS = (6, 18)  # the version of Linux from which on a tag is of SHA-256
+
+
+class LivePrograms:
+    """Attaches the programs that translate ``probes`` to ``link``, and detaches those on other links; without probes, on all.
+
+    release: of the kernel, as numbers.
+    """
+
+    plane = Plane.IMMEDIATE
+
+    def __init__(self, table: str, link: str, probes: tuple[Probe, ...], release: tuple[int, ...]) -> None:
+        self.name = f"BPF programs of {table}"
+        self._backend = Programs()
+        self._table = table
+        self._link = link
+        self._probes = probes
+        self._release = release
+
+    @property
+    def is_desired(self) -> bool:
+        return bool(self._probes)
+
+    def observe(self) -> dict[str, AttachedPrograms]:
+        return self._backend.read(self._table)
+
+    def plan(self, observed: dict[str, AttachedPrograms]) -> Plan:
+        current = observed.get(self._link)
+        steps, objects = [], []
+        if self._probes and (current is None or (current.probes, current.faults) != (self._probes, ())):
+            verb = "attach" if current is None else "replace"
+            steps.append(self._step(verb, self._link, self._probes, current))
+            objects.append(self._shown(self._link, current, AttachedPrograms(self._probes)))
+        for link, attached in observed.items():
+            if link != self._link or not self._probes:
+                steps.append(self._step("detach", link, (), attached))
+                objects.append(self._shown(link, attached, None))
+        return Plan((*steps,), (*objects,))
+
+    def _step(self, verb: str, link: str, probes: tuple[Probe, ...], current: AttachedPrograms | None) -> Step:
+        former = current.probes if current else ()
+        return Step(f"{verb} the {self.name} on {link}", self._operation(link, probes), self._operation(link, former))
+
+    def _operation(self, link: str, probes: tuple[Probe, ...]) -> SetPrograms:
+        return SetPrograms(self._table, link, tuple((str(source), str(translated)) for source, translated in probes))
+
+    def _shown(self, link: str, before: AttachedPrograms | None, after: AttachedPrograms | None) -> ObjectText:
+        return ObjectText(f"{self.name} on {link}", self._text(before), self._text(after))
+
+    def _text(self, attached: AttachedPrograms | None) -> str:
+        if attached is None:
+            return ""
+        text = "".join(f"# {fault}\n" for fault in attached.faults)
+        text += "".join(f"probe {source} as {translated}\n" for source, translated in attached.probes)
+        for direction in (INGRESS, EGRESS):
+            lines = probe_programs.program(direction, len(attached.probes))
+            known = instructions.tags(lines)
+            tag = known[self._release >= SHA256_TAGS]
+            if attached.tags and not {*known} & {*attached.tags}:
+                continue  # it is missing, or that of another version, as the faults say
+            text += f"{direction} {programs_backend.name(self._table, direction)}, tag {tag}\n{instructions.listing(lines)}"
+        return text
+
+    @property
+    def backends(self) -> t.Sequence[Backend]:
+        return (self._backend,)

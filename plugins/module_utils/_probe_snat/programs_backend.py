@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This module util is private to the collection: it may change at any time.
+
+"""The probes' BPF programs on the links of this node: reads, attaches and detaches those of one table's name."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import socket
+import typing as t
+import zlib
+
+from .._bpf import attaching, attachments, instructions, loader
+from .._bpf.attachments import EGRESS, INGRESS, TC, Place
+from .._core.errors import Failure
+from .._core.plan import UndoBackend
+from . import probe_programs, programs_unit
+from .probe_programs import COUNTS, PROBES
+from .probe_table import Probe
+
+OWN = "kubenode_"  # how the names of this collection's programs begin
+# The order in which they are attached: each probe that is translated has an answer that is translated back.
+DIRECTIONS = (EGRESS, INGRESS)
+
+
+class SetPrograms(t.NamedTuple):
+    """Give a link the programs that translate these probes, each as its source and its translated address; none: detach them.
+
+    table: the name by which the programs are told from others of this collection.
+    """
+
+    table: str
+    link: str
+    probes: tuple[tuple[str, str], ...]
+
+
+class AttachedPrograms(t.NamedTuple):
+    """The programs of a table's name on a link.
+
+    probes: what they translate. faults: why they do not do that as this version does it, as sentences. tags: of the programs.
+    """
+
+    probes: tuple[Probe, ...]
+    faults: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def name(table: str, direction: str) -> str:
+    """Return the name of a program, which has 15 characters at most."""
+    return f"{OWN}{zlib.crc32(table.encode()) & 0xFFFF:04x}_{direction[0]}"
+
+
+class Programs(UndoBackend):
+    OPERATIONS = (SetPrograms,)
+
+    def read(self, table: str) -> dict[str, AttachedPrograms]:
+        """Return the programs of a table's name by link. Raises Failure."""
+        try:
+            found = {link: self._on(table, index) for index, link in socket.if_nameindex()}
+        except OSError as error:
+            raise Failure(f"the kernel refused to list the BPF programs of this node: {error.strerror}") from error
+        return {link: attached for link, attached in found.items() if attached}
+
+    def _on(self, table: str, index: int) -> AttachedPrograms | None:
+        probes: list[tuple[Probe, ...]] = []
+        faults, tags = [], []
+        for direction in DIRECTIONS:
+            places = attachments.places(index, direction)
+            own = [place for place in places if place.name == name(table, direction)]
+            if not own:
+                faults.append(f"there is no program at {direction}")
+                continue
+            if len(own) > 1:
+                faults.append(f"there are {len(own)} programs at {direction}")
+            faults += [f"{place.name} comes first at {direction}" for place in _before(places, own[0])]
+            program = loader.program(own[0].number)
+            maps = [each for each in map(loader.read_map, program.maps) if each] if program else []
+            probes.append(next((probe_programs.probes_of(each.value) for each in maps if each.name == PROBES), ()))
+            tags.append(program.tag if program else "")
+            if tags[-1] not in instructions.tags(probe_programs.program(direction, len(probes[-1]))):
+                faults.append(f"the program at {direction} is that of another version")
+        if not probes:
+            return None
+        if len(set(probes)) > 1:
+            faults.append("the two programs translate different probes")
+        return AttachedPrograms(probes[0], tuple(faults), tuple(tags))
+
+    def perform(self, operation: SetPrograms) -> None:
+        """Attach or detach. Raises Failure."""
+        try:
+            index = socket.if_nametoindex(operation.link)
+        except OSError as error:
+            if operation.probes:
+                raise Failure(f"there is no link {operation.link} for the BPF programs") from error
+            return  # they have gone with it
+        try:
+            if operation.probes:
+                _mark(operation.table)
+                self._attach(index, operation)
+            else:
+                self._detach(index, operation.table)
+                if not self.read(operation.table):
+                    _unmark(operation.table)
+        except OSError as error:
+            raise Failure(f"the kernel refused BPF programs on {operation.link}: {error.strerror}") from error
+
+    @staticmethod
+    def try_loading(operation: SetPrograms) -> None:
+        """Load the programs, attached to nothing, so that the kernel forgets them at once. Raises Failure."""
+        with _loaded(operation):
+            pass
+
+    @staticmethod
+    def _attach(index: int, operation: SetPrograms) -> None:
+        with _loaded(operation) as programs:
+            for direction in DIRECTIONS:
+                attaching.attach(index, direction, name(operation.table, direction), programs[direction])
+
+    @staticmethod
+    def _detach(index: int, table: str) -> None:
+        for direction in reversed(DIRECTIONS):
+            for place in attachments.places(index, direction):
+                if place.name == name(table, direction):
+                    attaching.detach(index, direction, place)
+
+    def counts(self, table: str, link: str) -> list[tuple[int, int]]:
+        """Return packets and bytes by probe at ingress, and then by probe at egress; empty without programs. Raises OSError."""
+        index = socket.if_nametoindex(link)
+        for place in attachments.places(index, INGRESS):
+            program = loader.program(place.number) if place.name == name(table, INGRESS) else None
+            for each in filter(None, map(loader.read_map, program.maps if program else ())):
+                if each.name == COUNTS:
+                    return probe_programs.counts_of(each.value)
+        return []
+
+    def verify(self, operation: SetPrograms) -> list[str]:
+        attached = self.read(operation.table).get(operation.link)
+        if not operation.probes:
+            return [f"{operation.link} has BPF programs of {operation.table}"] if attached else []
+        wanted = tuple(Probe(*map(ipaddress.IPv6Address, pair)) for pair in operation.probes)
+        if attached is None or attached.probes != wanted:
+            return [f"{operation.link} lacks BPF programs of {operation.table}"]
+        return [f"on {operation.link}, {fault}" for fault in attached.faults]
+
+
+def _mark(table: str) -> None:
+    path = programs_unit.mark(table)
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    with open(path, "w", encoding="ascii"):
+        pass
+
+
+def _unmark(table: str) -> None:
+    path = programs_unit.mark(table)
+    with contextlib.suppress(OSError):  # another table's mark, or a record, may be in the folder
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def _loaded(operation: SetPrograms) -> t.Iterator[dict[str, int]]:
+    """Yield the descriptors of the programs by direction; the programs last longer only if they are attached."""
+    probes = tuple(Probe(*map(ipaddress.IPv6Address, pair)) for pair in operation.probes)
+    with contextlib.ExitStack() as stack:
+        maps = {}
+        for map_name, value in probe_programs.maps(probes).items():
+            maps[map_name] = stack.enter_context(loader.opened(loader.create_map(map_name, value, map_name == PROBES)))
+        programs = {}
+        for direction in DIRECTIONS:
+            code = instructions.assembled(probe_programs.program(direction, len(probes)), maps)
+            programs[direction] = stack.enter_context(loader.opened(loader.load(name(operation.table, direction), code)))
+        yield programs
+
+
+def _before(places: t.Sequence[Place], own: Place) -> list[Place]:
+    """Return the programs of others that packets meet first. Of filters with one priority, that is unknown."""
+    earlier = [place for place in places[: places.index(own)] if not place.name.startswith(OWN)]
+    equal = [place for place in places if own.hook == TC == place.hook and place.priority == own.priority]
+    return earlier + [place for place in equal if place not in earlier and not place.name.startswith(OWN)]
