@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lab import Lab, agentbaker, azure_vnet
+from lab import Lab, agentbaker, azure_vnet, bpf
 from lab.azure_bridge import enslave
 from lab.azure_vnet import AzurePod
 from lab.node import NamespaceNode
@@ -154,6 +154,12 @@ def _filtering_links(lab: Lab, node: NamespaceNode) -> None:
 def _foreign_table(lab: Lab, node: NamespaceNode) -> None:
     _links(lab, node)
     node.run_from_host(["nft", "-f", "-"], "table inet cni { set pods { type ipv4_addr; elements = { 192.0.2.7 }; }; }\n")
+
+
+def _foreign_program(lab: Lab, node: NamespaceNode) -> None:
+    _links(lab, node)
+    for link in ("eth0", "eth1"):
+        bpf.attach(node, "tcx", "cil_from_netdev", link)
 
 
 def _aks_image(_lab: Lab, node: NamespaceNode) -> None:
@@ -305,6 +311,21 @@ CASES = (
         },
         prepare=_aks_image,
         where=" on an image of AKS",
+    ),
+    Case(
+        "nftables_probe_snat",
+        {"backend": "bpf"},
+        changes={
+            "backend": ({"backend": "nftables"}, {}),
+            "backend back": ({}, {"backend": "nftables"}),
+            "interface": ({}, {"interface": "eth1"}),
+            "probes": ({}, {"probes": [{"source": "fe80::10", "translated": "2001:db8:ffff::10"}]}),
+            "path": ({}, {"path": "/etc/kubenode/other.nft"}),
+            **BEFORE,
+            **PLANES,
+        },
+        prepare=_foreign_program,
+        where=" by BPF",
     ),
     Case(
         "policy_routes",

@@ -23,9 +23,11 @@ import struct
 import typing as t
 
 # asm/unistd_64.h: the number, and the condition under which a call changes something: an argument, and either the bits that
-# the argument must have, or ("above") the number that it must exceed. Standard streams are 0 to 2.
+# the argument must have, or ("above") the number that it must exceed, or ("one of") the numbers that it may be. Standard streams
+# are 0 to 2.
+BPF_PROG_ATTACH, BPF_PROG_DETACH = 8, 9  # linux/bpf.h
 _CREATES = os.O_CREAT | os.O_TRUNC
-_CALLS: dict[int, tuple[str, tuple[int, str, int] | None]] = {
+_CALLS: dict[int, tuple[str, tuple[int, str, t.Any] | None]] = {
     2: ("open", (1, "bits", _CREATES)),
     257: ("openat", (2, "bits", _CREATES)),
     1: ("write", (0, "above", 2)),
@@ -50,6 +52,7 @@ _CALLS: dict[int, tuple[str, tuple[int, str, int] | None]] = {
     59: ("execve", None),
     44: ("sendto", None),
     46: ("sendmsg", None),
+    321: ("bpf", (0, "one of", (BPF_PROG_ATTACH, BPF_PROG_DETACH))),
 }
 # The positions of the path, and of the folder to which it is relative, in the arguments; the path that is created is last.
 _PATHS = {
@@ -121,6 +124,15 @@ def _program() -> bytes:
             code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _NOTIFY)]
             continue
         argument, kind, value = condition
+        if kind == "one of":
+            tests = [line for each in value for line in ((_EQUAL, 0, 1, each), (_RETURN, 0, 0, _NOTIFY))]
+            code += [
+                (_EQUAL, 0, len(tests) + 2, number),
+                (_LOAD, 0, 0, _ARGUMENT + 8 * argument),
+                *tests,
+                (_RETURN, 0, 0, _ALLOW),
+            ]
+            continue
         test = _BITS if kind == "bits" else _ABOVE
         code += [(_EQUAL, 0, 4, number), (_LOAD, 0, 0, _ARGUMENT + 8 * argument), (test, 0, 1, value)]
         code += [(_RETURN, 0, 0, _NOTIFY), (_RETURN, 0, 0, _ALLOW)]
@@ -207,6 +219,8 @@ def _point(pid: int, main: int, call: str, arguments: t.Sequence[int]) -> Point 
         if by != "module" and _has_own_mounts(pid, main):  # it only asks: what it changes outside is a point
             return None
         return Point(call, " ".join(_strings(pid, arguments[1])), by)
+    if call == "bpf":
+        return Point(call, "attach" if arguments[0] == BPF_PROG_ATTACH else "detach", by)
     if call in ("sendto", "sendmsg"):
         request = _request(pid, call, arguments)
         return Point(call, request, by) if request else None

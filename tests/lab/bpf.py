@@ -9,17 +9,19 @@ A program either passes each packet on, or hands IPv6 TCP packets to another lin
 from __future__ import annotations
 
 import json
+import socket
 from typing import Literal
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attaching, attachments
 from lab.machine import Machine
 
-Hook = Literal["ingress", "egress", "tcx", "XDP"]
+Hook = Literal["ingress", "egress", "tcx", "tcx egress", "XDP"]
 
 # Runs on the machine, with its arguments as JSON. Numbers are of linux/bpf.h, linux/if_link.h and linux/pkt_cls.h.
 SCRIPT = """
 import ctypes, json, os, socket, struct, sys
 
-hook, link, name, to = json.loads({arguments!r})
+hook, link, name, to, priority = json.loads({arguments!r})
 index = socket.if_nametoindex(link)
 
 def bpf(command, attributes):
@@ -64,22 +66,41 @@ def send(kind, flags, body):
     (error,) = struct.unpack_from("i", netlink.recv(4096), 16)
     assert error == 0, os.strerror(-error)
 
-if hook == "tcx":
-    bpf(8, struct.pack("=IIII", index, fd, 46, 0))
+if hook.startswith("tcx"):
+    bpf(8, struct.pack("=IIII", index, fd, 46 + (hook == "tcx egress"), 1 << 4))  # BPF_F_AFTER all others, as Cilium does
 elif hook == "XDP":
     program = attribute(1, struct.pack("i", fd)) + attribute(3, struct.pack("I", 2))
     send(19, 0, struct.pack("BxHiII", 0, 0, index, 0, 0) + attribute(43, program))
 else:
     parent = {{"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}}[hook]
     options = attribute(6, struct.pack("I", fd)) + attribute(7, name.encode() + b"\\0") + attribute(8, struct.pack("I", 1))
-    body = struct.pack("BxxxiIII", 0, index, 1, parent, 1 << 16 | socket.htons(3)) + attribute(1, b"bpf\\0")
+    body = struct.pack("BxxxiIII", 0, index, 1, parent, priority << 16 | socket.htons(3)) + attribute(1, b"bpf\\0")
     send(44, 0x600, body + attribute(2, options))
 """
 
 
-def attach(machine: Machine, hook: Hook, name: str, link: str = "eth0", to: str = "") -> None:
-    """Loads a program and attaches it. to: the link that gets IPv6 TCP packets; passes all packets on without it."""
+def attach(machine: Machine, hook: Hook, name: str, link: str = "eth0", to: str = "", priority: int = 1) -> None:
+    """Loads a program and attaches it. to: the link that gets IPv6 TCP packets; passes all packets on without it.
+
+    priority: of a filter of traffic control. By tcx the program comes after those that are there.
+    """
     if hook in ("ingress", "egress"):
         machine.run(["tc", "qdisc", "replace", "dev", link, "clsact"])
-    arguments = json.dumps([hook, link, name, to])
+    arguments = json.dumps([hook, link, name, to, priority])
     machine.run(["/usr/bin/python3", "-"], SCRIPT.format(arguments=arguments))
+
+
+def detach(machine: Machine, hook: Hook, name: str, link: str = "eth0") -> None:
+    """Detaches the programs of a name, as an agent does that ends or is upgraded."""
+    direction = "egress" if hook.endswith("egress") else "ingress"
+
+    def detach_inside() -> None:
+        index = socket.if_nametoindex(link)
+        for place in attachments.places(index, direction):
+            if place.name == name and place.hook == attachments.TCX:
+                attaching.detach(index, direction, place)
+
+    if hook.startswith("tcx"):
+        machine.in_network(detach_inside)
+    else:
+        machine.run(["tc", "filter", "delete", "dev", link, direction])

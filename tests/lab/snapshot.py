@@ -14,12 +14,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import socket
 import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attachments, loader
 from lab.machine import Machine
 from lab.namespace import TOOLS
 
@@ -55,7 +57,7 @@ _TRIES = 30
 
 
 def network(machine: Machine) -> dict[str, Any]:
-    """nft's ruleset, rules and routes of both families and all tables, links, addresses and their sysctls.
+    """nft's ruleset, rules and routes of both families and all tables, links, addresses and their sysctls, BPF programs.
 
     Read with the host's own programs, so that no replaced program on the node is counted or called; by one process that enters
     the node, as tests take hundreds of snapshots.
@@ -70,7 +72,19 @@ def network(machine: Machine) -> dict[str, Any]:
     state["links"] = _unnumbered(read["links"])
     state["addresses"] = _unnumbered(read["addresses"])
     state["sysctls"] = sorted(_lines(read["sysctls"]))
+    state["bpf"] = machine.in_network(_programs)
     return state
+
+
+def _programs() -> list[str]:
+    """The BPF programs and filters of all links, in the order in which packets meet them, with their tags."""
+    lines = []
+    for index, link in socket.if_nameindex():
+        for direction in attachments.CLSACT:
+            for place in attachments.places(index, direction):
+                program = loader.program(place.number) if place.number else None
+                lines.append(f"{link} {direction} {place.hook} {place.priority} {place.name} {program.tag if program else ''}")
+    return lines
 
 
 def _settled(machine: Machine) -> str:

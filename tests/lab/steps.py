@@ -61,16 +61,16 @@ class Steps:
         return result
 
 
-def of(module: str) -> tuple[Callable[..., dict[str, Any]], Callable[..., str], Callable[..., dict[str, Any]]]:
-    """``run``, ``refused`` and ``four`` of a module, each called with the node and the module's options."""
+def of(module: str, **given: Any) -> tuple[Callable[..., dict[str, Any]], Callable[..., str], Callable[..., dict[str, Any]]]:
+    """``run``, ``refused`` and ``four`` of a module, each called with the node and the module's options. given: those of all."""
 
     def run(node: NamespaceNode, check: bool = False, **options: Any) -> dict[str, Any]:
-        return Steps(node, module).run(check, **options)
+        return Steps(node, module, given).run(check, **options)
 
     def refused(node: NamespaceNode, check_fails: bool = True, **options: Any) -> str:
-        return Steps(node, module).refused(check_fails, **options)
+        return Steps(node, module, given).refused(check_fails, **options)
 
     def four(node: NamespaceNode, **options: Any) -> dict[str, Any]:
-        return Steps(node, module).four(**options)
+        return Steps(node, module, given).four(**options)
 
     return run, refused, four

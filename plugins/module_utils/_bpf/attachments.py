@@ -130,12 +130,20 @@ class Place(t.NamedTuple):
     handle: int = 0
 
 
-def places(index: int, direction: str) -> list[Place]:
-    """Return the programs and filters of a direction in the order in which packets meet them, without XDP. Raises OSError."""
+def with_filters() -> set[int]:
+    """Return the indexes of the links that may have filters of traffic control, by one request for all links."""
+    return {index for index, kind in rtnetlink.qdiscs() if kind in FILTERED}
+
+
+def places(index: int, direction: str, has_filters: bool = True) -> list[Place]:
+    """Return the programs and filters of a direction in the order in which packets meet them, without XDP. Raises OSError.
+
+    has_filters: see with_filters().
+    """
     by_tcx = [Place(TCX, _name(number), number) for number in _tcx_programs(index, direction)]
     by_tc = [
         Place(TC, each.name or each.kind, each.number, each.priority, each.handle)
-        for each in rtnetlink.filters(index, CLSACT[direction])
+        for each in (rtnetlink.filters(index, CLSACT[direction]) if has_filters else ())
     ]
     return by_tcx + sorted(by_tc, key=lambda place: place.priority)
 

@@ -24,6 +24,7 @@ from .._nftables.table_resource import BootTable, HandedOverTable, LiveTable
 from .._platform import kernel
 from .._probe_snat import agentbaker_resource, boot_programs, probe_guards, probe_table, programs_guards, programs_unit
 from .._probe_snat.agentbaker_resource import ReplacedUnit
+from .._probe_snat.live_programs import LivePrograms
 from .._probe_snat.probe_table import ProbeSnat
 from .._probe_snat.programs_unit import BootPrograms
 from .._systemd.unit_files import path_of
@@ -83,7 +84,7 @@ def parts(request: Request) -> Parts:
     guards = _guards(desired, translators, owner, nft if request.params["immediate"] else None)
     if wanted and probes:
         guards += _guards_of_programs(wanted, translators, request.params["immediate"])
-    if of_programs and request.params["immediate"] and not request.params["permanent"]:
+    if request.params["immediate"] and not request.params["permanent"] and boot_programs.is_installed(files, table):
         guards.append(partial(programs_guards.kept_programs, units, table))
     if wanted and request.params["permanent"] and request.params["immediate"]:
         guards.append(partial(probe_guards.advertisements_at_boot, wanted.interface, request.warn))
@@ -123,12 +124,10 @@ def _archive() -> str:
 def _of_programs(
     desired: BootPrograms, files: Files, units: Units, path: str, starts: bool, before: tuple[str, ...]
 ) -> list[Resource]:
-    """Return the resources of the BPF programs; none on a node that neither has nor gets any."""
-    if not desired.probes and not boot_programs.is_known(files, desired.table):
-        return []
-    from .._probe_snat.live_programs import LivePrograms  # needs ctypes
-
+    """Return the resources of the BPF programs, or those that remove them."""
     live = LivePrograms(desired.table, desired.link, desired.probes, kernel.release())
+    if not desired.probes and not boot_programs.is_installed(files, desired.table):
+        return [live]
     placed = boot_programs.resources(files, units, desired, boot_programs.path(path), starts, before)
     return [live, *placed] if desired.probes else [*placed, live]
 

@@ -21,16 +21,16 @@ from .._systemd import unit_files, units
 from .._systemd.boot_unit import BootUnit
 from .._systemd.unit_resource import EnabledUnit
 from . import programs_unit
-from .programs_unit import BootPrograms, mark
+from .programs_unit import BootPrograms
 
 if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, where archive() packs it
     from . import programs_program  # noqa: F401
 
 
-def is_known(backend: files.Files, table: str) -> bool:
-    """Return whether the node has the programs of a table, or a part of what attaches them."""
+def is_installed(backend: files.Files, table: str) -> bool:
+    """Return whether the node has the unit, or the record of a run that was killed while it removed it."""
     unit = programs_unit.name(table)
-    return any(backend.read(path) is not None for path in (unit_files.path_of(unit), boot_files.record(unit), mark(table)))
+    return any(backend.read(path) is not None for path in (unit_files.path_of(unit), boot_files.record(unit)))
 
 
 def path(of_table: str) -> str:

@@ -7,14 +7,18 @@
 
 from __future__ import annotations
 
+import functools
 import typing as t
 
 from .._bpf import instructions
-from .._bpf.attachments import EGRESS, INGRESS
+from .._core.errors import Failure
 from .._core.plan import Backend, ObjectText, Plan, Plane, Step
-from . import probe_programs, programs_backend
+from . import probe_programs
+from .probe_programs import EGRESS, INGRESS, AttachedPrograms, SetPrograms
 from .probe_table import Probe
-from .programs_backend import AttachedPrograms, Programs, SetPrograms
+
+if t.TYPE_CHECKING:
+    from .programs_backend import Programs
 
 SHA256_TAGS = (6, 18)  # the version of Linux from which on a tag is of SHA-256
 
@@ -29,7 +33,6 @@ class LivePrograms:
 
     def __init__(self, table: str, link: str, probes: tuple[Probe, ...], release: tuple[int, ...]) -> None:
         self.name = f"BPF programs of {table}"
-        self._backend = Programs()
         self._table = table
         self._link = link
         self._probes = probes
@@ -39,8 +42,20 @@ class LivePrograms:
     def is_desired(self) -> bool:
         return bool(self._probes)
 
+    @functools.cached_property
+    def _backend(self) -> Programs:
+        from .programs_backend import Programs  # needs ctypes
+
+        return Programs()
+
     def observe(self) -> dict[str, AttachedPrograms]:
-        return self._backend.read(self._table)
+        """Return the programs by link. Where none are desired, there are none if Python or the kernel permits none."""
+        try:
+            return self._backend.read(self._table)
+        except (Failure, ImportError):
+            if self._probes:
+                raise
+            return {}
 
     def plan(self, observed: dict[str, AttachedPrograms]) -> Plan:
         current = observed.get(self._link)
@@ -76,7 +91,7 @@ class LivePrograms:
             tag = known[self._release >= SHA256_TAGS]
             if attached.tags and not {*known} & {*attached.tags}:
                 continue  # it is missing, or that of another version, as the faults say
-            text += f"{direction} {programs_backend.name(self._table, direction)}, tag {tag}\n{instructions.listing(lines)}"
+            text += f"{direction} {probe_programs.name(self._table, direction)}, tag {tag}\n{instructions.listing(lines)}"
         return text
 
     @property

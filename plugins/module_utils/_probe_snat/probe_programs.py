@@ -16,11 +16,13 @@ import ipaddress
 import socket
 import struct
 import typing as t
+import zlib
 
 from .._bpf import instructions as i
 from .._bpf.instructions import R0, R1, R2, R3, R4, R5, R6, R7, R8, R10, Instruction, Label, Line, Register
 from .probe_table import NEIGHBOUR_DISCOVERY, Probe
 
+OWN = "kubenode_"  # how the names of this collection's programs begin
 INGRESS, EGRESS = "ingress", "egress"
 PROBES, COUNTS = "probes", "counts"  # the maps
 PAIR = struct.Struct("=16s16s")  # what PROBES has of a probe: source and translated
@@ -46,6 +48,33 @@ CHECKSUMS = {
 # On the stack: a copy of the header, and its address before and after.
 HEADER = -40
 TYPE = -48  # of ICMPv6
+
+
+class SetPrograms(t.NamedTuple):
+    """Give a link the programs that translate these probes, each as its source and its translated address; none: detach them.
+
+    table: the name by which the programs are told from others of this collection.
+    """
+
+    table: str
+    link: str
+    probes: tuple[tuple[str, str], ...]
+
+
+class AttachedPrograms(t.NamedTuple):
+    """The programs of a table's name on a link.
+
+    probes: what they translate. faults: why they do not do that as this version does it, as sentences. tags: of the programs.
+    """
+
+    probes: tuple[Probe, ...]
+    faults: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+def name(table: str, direction: str) -> str:
+    """Return the name of a program, which has 15 characters at most."""
+    return f"{OWN}{zlib.crc32(table.encode()) & 0xFFFF:04x}_{direction[0]}"
 
 
 def maps(probes: t.Sequence[Probe]) -> dict[str, bytes]:

@@ -9,49 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
 import socket
 import typing as t
-import zlib
 
 from .._bpf import attaching, attachments, instructions, loader
 from .._bpf.attachments import EGRESS, INGRESS, TC, Place
 from .._core.errors import Failure
 from .._core.plan import UndoBackend
-from . import probe_programs, programs_unit
-from .probe_programs import COUNTS, PROBES
+from . import probe_programs
+from .probe_programs import COUNTS, OWN, PROBES, AttachedPrograms, SetPrograms, name
 from .probe_table import Probe
 
-OWN = "kubenode_"  # how the names of this collection's programs begin
 # The order in which they are attached: each probe that is translated has an answer that is translated back.
 DIRECTIONS = (EGRESS, INGRESS)
-
-
-class SetPrograms(t.NamedTuple):
-    """Give a link the programs that translate these probes, each as its source and its translated address; none: detach them.
-
-    table: the name by which the programs are told from others of this collection.
-    """
-
-    table: str
-    link: str
-    probes: tuple[tuple[str, str], ...]
-
-
-class AttachedPrograms(t.NamedTuple):
-    """The programs of a table's name on a link.
-
-    probes: what they translate. faults: why they do not do that as this version does it, as sentences. tags: of the programs.
-    """
-
-    probes: tuple[Probe, ...]
-    faults: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-
-
-def name(table: str, direction: str) -> str:
-    """Return the name of a program, which has 15 characters at most."""
-    return f"{OWN}{zlib.crc32(table.encode()) & 0xFFFF:04x}_{direction[0]}"
 
 
 class Programs(UndoBackend):
@@ -60,16 +30,17 @@ class Programs(UndoBackend):
     def read(self, table: str) -> dict[str, AttachedPrograms]:
         """Return the programs of a table's name by link. Raises Failure."""
         try:
-            found = {link: self._on(table, index) for index, link in socket.if_nameindex()}
+            filtered = attachments.with_filters()
+            found = {link: self._on(table, index, index in filtered) for index, link in socket.if_nameindex()}
         except OSError as error:
             raise Failure(f"the kernel refused to list the BPF programs of this node: {error.strerror}") from error
         return {link: attached for link, attached in found.items() if attached}
 
-    def _on(self, table: str, index: int) -> AttachedPrograms | None:
+    def _on(self, table: str, index: int, has_filters: bool) -> AttachedPrograms | None:
         probes: list[tuple[Probe, ...]] = []
         faults, tags = [], []
         for direction in DIRECTIONS:
-            places = attachments.places(index, direction)
+            places = attachments.places(index, direction, has_filters)
             own = [place for place in places if place.name == name(table, direction)]
             if not own:
                 faults.append(f"there is no program at {direction}")
@@ -99,12 +70,9 @@ class Programs(UndoBackend):
             return  # they have gone with it
         try:
             if operation.probes:
-                _mark(operation.table)
                 self._attach(index, operation)
             else:
                 self._detach(index, operation.table)
-                if not self.read(operation.table):
-                    _unmark(operation.table)
         except OSError as error:
             raise Failure(f"the kernel refused BPF programs on {operation.link}: {error.strerror}") from error
 
@@ -145,20 +113,6 @@ class Programs(UndoBackend):
         if attached is None or attached.probes != wanted:
             return [f"{operation.link} lacks BPF programs of {operation.table}"]
         return [f"on {operation.link}, {fault}" for fault in attached.faults]
-
-
-def _mark(table: str) -> None:
-    path = programs_unit.mark(table)
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    with open(path, "w", encoding="ascii"):
-        pass
-
-
-def _unmark(table: str) -> None:
-    path = programs_unit.mark(table)
-    with contextlib.suppress(OSError):  # another table's mark, or a record, may be in the folder
-        os.unlink(path)
-        os.rmdir(os.path.dirname(path))
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def ethernet_link(link: str) -> t.Iterable[str]:
 def first_place(link: str) -> t.Iterable[str]:
     """Refuse a link on which no program can come before those that are there."""
     from .._bpf import attachments  # needs ctypes, which a node without this backend does not have to have
-    from .programs_backend import OWN
+    from .probe_programs import OWN
 
     index = socket.if_nametoindex(link)
     places = [place for each in attachments.CLSACT for place in attachments.places(index, each)]

@@ -24,7 +24,8 @@ from .._core.errors import Failure
 from .._listener.listener_backend import LINK, Notifications, notify
 from .._systemd.boot_unit import REHEARSE
 from . import programs_unit
-from .programs_backend import Programs, SetPrograms
+from .probe_programs import SetPrograms
+from .programs_backend import Programs
 
 TRAFFIC_CONTROL = 4  # RTNLGRP_TC (include/uapi/linux/rtnetlink.h)
 PERIOD = 2.0  # seconds

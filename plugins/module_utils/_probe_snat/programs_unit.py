@@ -50,11 +50,6 @@ def name(table: str) -> str:
     return f"kubenode-bpf-{table}.service"
 
 
-def mark(table: str) -> str:
-    """Return the path of the file that is there while the programs of a table are attached: runs without them need not look."""
-    return f"/run/kubenode/bpf-programs-{table}"
-
-
 def unit(table: str, path: str, python: str, program: str, digest: str = "", before: t.Sequence[str] = ()) -> BootUnit:
     """Return the unit that attaches the programs of ``path`` before kubelet starts, and stays to attach them again.
 

@@ -1,0 +1,257 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The backend bpf on a node whose probes a program takes before nftables sees them, as those of Cilium do."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attachments
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Refusal
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import (
+    probe_programs,
+    programs_backend,
+    programs_guards,
+)
+from lab import Lab, background, bpf, cilium, steps
+from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
+from lab.node import POD_PORT, NamespaceNode
+from lab.waiting import until
+
+QUICK = 0.3  # seconds to wait for an answer that must not come
+REPLACING = {"kube-proxy-replacement": "true", "enable-ipv6": "true"}
+TABLE = "azureSLBProbe"
+HOOKS = pytest.mark.parametrize("hook", ["tcx", "ingress"])
+PROGRAM = "/etc/kubenode/probe-snat.json.pyz"
+ANOTHER = [{"source": "fe80::10", "translated": "2001:db8:ffff::10"}]
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    return lab.node("node1")
+
+
+run, refused, four_steps = steps.of("nftables_probe_snat", backend="bpf")
+
+
+def order(node: NamespaceNode, direction: str, link: str = "eth0") -> list[str]:
+    """The names of the programs in the order in which packets meet them."""
+    return node.in_network(lambda: [place.name for place in attachments.places(socket.if_nametoindex(link), direction)])
+
+
+def own(direction: str) -> str:
+    return probe_programs.name(TABLE, direction)
+
+
+def counted(node: NamespaceNode) -> list[tuple[int, int]]:
+    return node.in_network(lambda: programs_backend.Programs().counts(TABLE, "eth0"))
+
+
+def test_a_probe_is_answered_and_all_else_stays(lab: Lab, node: NamespaceNode) -> None:
+    pod = lab.pod("pod1")
+    assert not lab.load_balancer.probe_tcp(pod.address, POD_PORT, timeout=QUICK)
+    clean = node.snapshot()
+    four_steps(node)
+    answer = lab.load_balancer.probe_http(pod.address, POD_PORT)
+    assert answer is not None and answer.peer == PROBE_TRANSLATED
+    assert lab.load_balancer.probe_udp(pod.address, POD_PORT) and lab.load_balancer.probe_icmp(pod.address)
+    assert lab.client.fetch(pod.address, POD_PORT)
+    assert run(node, state="absent")["changed"]
+    assert node.snapshot() == clean
+    assert not lab.load_balancer.probe_tcp(pod.address, POD_PORT, timeout=QUICK)
+
+
+@HOOKS
+def test_a_program_that_takes_probes_before_nftables_gets_them_translated(lab: Lab, node: NamespaceNode, hook: bpf.Hook) -> None:
+    """It hands packets to the pod's link as BPF host routing does, and so the table is of no use."""
+    pod = lab.pod("pod1")
+    bpf.attach(node, hook, "cil_from_netdev", to=pod.link)
+    run(node, backend="nftables", permanent=False)
+    assert not lab.load_balancer.probe_tcp(pod.address, POD_PORT, timeout=QUICK)
+    run(node, permanent=False)
+    answer = lab.load_balancer.probe_http(pod.address, POD_PORT)
+    assert answer is not None and answer.peer == PROBE_TRANSLATED
+    assert order(node, "ingress") == [own("ingress"), "cil_from_netdev"]
+
+
+def test_the_programs_stay_in_front_of_an_agent_that_starts_again(lab: Lab, node: NamespaceNode) -> None:
+    pod = lab.pod("pod1")
+    run(node)
+    for _restart in range(3):
+        bpf.attach(node, "tcx", "cil_from_netdev", to=pod.link)
+        bpf.attach(node, "tcx egress", "cil_to_netdev")
+        assert order(node, "ingress") == [own("ingress"), "cil_from_netdev"]
+        assert order(node, "egress") == [own("egress"), "cil_to_netdev"]
+        assert lab.load_balancer.probe_tcp(pod.address, POD_PORT)
+        assert not run(node, check=True)["changed"]
+        bpf.detach(node, "tcx", "cil_from_netdev")
+        bpf.detach(node, "tcx egress", "cil_to_netdev")
+
+
+def test_a_run_puts_the_programs_in_front_again(node: NamespaceNode) -> None:
+    run(node, permanent=False)
+    bpf.detach(node, "tcx", own("ingress"))
+    bpf.attach(node, "tcx", "cil_from_netdev")
+    predicted = run(node, check=True, permanent=False)
+    (change,) = predicted["diff"]
+    assert "# there is no program at ingress" in change["before"] and own("ingress") in change["after"]
+    assert run(node, permanent=False) == predicted
+    assert order(node, "ingress") == [own("ingress"), "cil_from_netdev"]
+
+
+def test_other_probes_replace_the_programs_and_nobody_elses(node: NamespaceNode) -> None:
+    bpf.attach(node, "tcx", "cil_from_netdev")
+    run(node)
+    four_steps(node, probes=ANOTHER)
+    assert order(node, "ingress") == [own("ingress"), "cil_from_netdev"]
+    assert order(node, "egress") == [own("egress")]
+
+
+def test_another_interface_and_table_are_told_apart(lab: Lab, node: NamespaceNode) -> None:
+    node.ip(["link add ens3 type veth peer name far"])
+    run(node, interface="ens3", table="probeSnat", path="/etc/kubenode/second.nft", probes=ANOTHER)
+    run(node)
+    assert order(node, "ingress", "ens3") != order(node, "ingress")
+    four_steps(node, interface="ens3", path="/etc/kubenode/third.nft", table="thirdTable", probes=ANOTHER)
+    run(node, interface="ens3")
+    assert order(node, "ingress") == [] and own("ingress") in order(node, "ingress", "ens3")
+
+
+def test_one_backend_replaces_the_other_in_one_run(lab: Lab, node: NamespaceNode) -> None:
+    pod = lab.pod("pod1")
+    clean = node.snapshot()
+    run(node, backend="nftables")
+    with_table = node.snapshot()
+    four_steps(node)
+    assert TABLE not in node.snapshot()["nft"] and lab.load_balancer.probe_tcp(pod.address, POD_PORT)
+    assert not node.exists("/etc/kubenode/probe-snat.nft")
+    four_steps(node, backend="nftables")
+    assert node.snapshot() == with_table and lab.load_balancer.probe_tcp(pod.address, POD_PORT)
+    run(node, state="absent", backend="nftables")
+    assert node.snapshot() == clean
+
+
+def test_counters_count_probes_and_replies_as_nft_does(lab: Lab, node: NamespaceNode) -> None:
+    run(node, permanent=False)
+    assert lab.load_balancer.probe_udp(lab.pod("pod1").address, POD_PORT)
+    (arrived, arrived_bytes), (left, left_bytes) = counted(node)
+    run(node, permanent=False)
+    assert (arrived, left) == (1, 1) and counted(node) == [(1, arrived_bytes), (1, left_bytes)]
+    run(node, backend="nftables", permanent=False)
+    assert lab.load_balancer.probe_udp(lab.pod("pod1").address, POD_PORT)
+    listing = node.run(["nft", "list", "table", "ip6", TABLE]).stdout
+    assert re.findall(r"set \S+ counter packets (\d+) bytes (\d+)", listing) == [
+        ("1", str(arrived_bytes)),
+        ("1", str(left_bytes)),
+    ]
+
+
+# The choice, and refusals
+
+
+def test_auto_chooses_by_what_takes_probes(node: NamespaceNode) -> None:
+    assert run(node, check=True, backend="auto")["backend"] == "nftables"
+    cilium.create_links(node)
+    bpf.attach(node, "tcx", "cil_from_netdev")
+    with cilium.agent(node, REPLACING):
+        result = run(node, backend="auto")
+    assert result["backend"] == "bpf" and result["needed"]["verdict"] == "possible"
+    assert order(node, "ingress") == [own("ingress"), "cil_from_netdev"]
+
+
+def test_a_node_whose_probes_end_before_all_programs_is_refused(node: NamespaceNode) -> None:
+    cilium.create_links(node)
+    bpf.attach(node, "XDP", "cil_xdp_entry")
+    with cilium.agent(node, REPLACING):
+        assert "cil_xdp_entry, which takes probes before any other program sees them" in refused(node)
+
+
+def test_microsofts_programs_are_refused(node: NamespaceNode) -> None:
+    bpf.attach(node, "ingress", "ipv6_hp_ingress")
+    assert "ipv6_hp_ingress of ipv6-hp-bpf" in refused(node)
+
+
+def test_a_link_that_is_not_there_or_has_no_ethernet_is_refused(node: NamespaceNode) -> None:
+    assert "interface ens9 is not a link of the node" in refused(node, interface="ens9")
+    node.ip(["tuntap add tun0 mode tun"])
+    assert "interface tun0 has no Ethernet header" in refused(node, interface="tun0")
+
+
+# A kernel before Linux 6.6, whose programs traffic control attaches
+
+
+@pytest.fixture
+def older_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backend in the tests' own process attaches as on such a kernel. What it attaches, this kernel runs."""
+    monkeypatch.setattr(attachments, "has_tcx", lambda _index: False)
+
+
+WANTED = probe_programs.SetPrograms(TABLE, "eth0", ((PROBE_SOURCE, PROBE_TRANSLATED),))
+
+
+@pytest.mark.usefixtures("older_kernel")
+@pytest.mark.parametrize("has_clsact", [False, True])
+def test_traffic_control_attaches_them_and_leaves_what_was_there(lab: Lab, node: NamespaceNode, has_clsact: bool) -> None:
+    pod = lab.pod("pod1")
+    if has_clsact:
+        node.run(["tc", "qdisc", "add", "dev", "eth0", "clsact"])
+    qdiscs, clean = node.run(["tc", "qdisc", "show"]).stdout, node.snapshot()
+    programs = programs_backend.Programs()
+    for _time in range(2):
+        node.in_network(lambda: programs.perform(WANTED))
+        assert node.in_network(lambda: programs.verify(WANTED)) == []
+        assert lab.load_balancer.probe_tcp(pod.address, POD_PORT)
+    node.in_network(lambda: programs.perform(WANTED._replace(probes=())))
+    assert node.snapshot() == clean and node.run(["tc", "qdisc", "show"]).stdout == qdiscs
+
+
+@pytest.mark.usefixtures("older_kernel")
+def test_filters_of_another_priority_come_after_them(lab: Lab, node: NamespaceNode) -> None:
+    pod = lab.pod("pod1")
+    bpf.attach(node, "ingress", "cil_from_netdev", to=pod.link, priority=2)
+    node.in_network(lambda: programs_backend.Programs().perform(WANTED))
+    assert lab.load_balancer.probe_tcp(pod.address, POD_PORT)
+    assert order(node, "ingress") == [own("ingress"), "cil_from_netdev"]
+    node.in_network(lambda: programs_backend.Programs().perform(WANTED._replace(probes=())))
+    assert order(node, "ingress") == ["cil_from_netdev"]
+
+
+@pytest.mark.usefixtures("older_kernel")
+def test_filters_of_the_first_priority_are_a_fault(node: NamespaceNode) -> None:
+    bpf.attach(node, "ingress", "cil_from_netdev")
+    with pytest.raises(Refusal, match="bpf-filter-priority"):
+        node.in_network(lambda: programs_guards.first_place("eth0"))
+    node.in_network(lambda: programs_backend.Programs().perform(WANTED))
+    faults = node.in_network(lambda: programs_backend.Programs().verify(WANTED))
+    assert faults == ["on eth0, cil_from_netdev comes first at ingress"]
+
+
+# What the unit runs
+
+
+@contextmanager
+def watching(node: NamespaceNode) -> Iterator[None]:
+    with background.shell(node, f"exec python3 -I -S -B {PROGRAM} watch /etc/kubenode/probe-snat.json"):
+        yield
+
+
+def test_the_boot_program_attaches_them_when_the_link_comes_and_again_when_they_are_gone(lab: Lab, node: NamespaceNode) -> None:
+    node.ip(["link add ens3 type veth peer name far"])
+    run(node, interface="ens3")
+    node.ip(["link delete ens3"])
+    with watching(node):
+        time.sleep(QUICK)
+        node.ip(["link add ens3 type veth peer name far"])
+        until("the programs are on the new link", lambda: order(node, "ingress", "ens3"), expected=[own("ingress")])
+        bpf.detach(node, "tcx", own("ingress"), "ens3")
+        bpf.attach(node, "tcx", "cil_from_netdev", "ens3")
+        in_front = [own("ingress"), "cil_from_netdev"]
+        until("they are in front again", lambda: order(node, "ingress", "ens3"), expected=in_front)
+    assert not run(node, check=True, interface="ens3")["changed"]
