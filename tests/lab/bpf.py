@@ -97,10 +97,7 @@ def detach(machine: Machine, hook: Hook, name: str, link: str = "eth0") -> None:
     def detach_inside() -> None:
         index = socket.if_nametoindex(link)
         for place in attachments.places(index, direction):
-            if place.name == name and place.hook == attachments.TCX:
+            if place.name == name:
                 attaching.detach(index, direction, place)
 
-    if hook.startswith("tcx"):
-        machine.in_network(detach_inside)
-    else:
-        machine.run(["tc", "filter", "delete", "dev", link, direction])
+    machine.in_network(detach_inside)

@@ -28,9 +28,10 @@ if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, wher
 
 
 def is_installed(backend: files.Files, table: str) -> bool:
-    """Return whether the node has the unit, or the record of a run that was killed while it removed it."""
+    """Return whether the node has the unit, or the record of a run that was killed."""
     unit = programs_unit.name(table)
-    return any(backend.read(path) is not None for path in (unit_files.path_of(unit), boot_files.record(unit)))
+    record = boot_files.record(unit)
+    return any(backend.read(path) is not None for path in (unit_files.path_of(unit), record)) or backend.is_left_over(record)
 
 
 def path(of_table: str) -> str:
@@ -61,7 +62,7 @@ def resources(
             text(boot_files.program(at), program if is_there else None, heading),
         ]
 
-    digest = hashlib.sha256(program.encode("utf-8", "surrogateescape")).hexdigest()
+    digest = hashlib.sha256((program + desired.text()).encode("utf-8", "surrogateescape")).hexdigest()
 
     def unit(python: str) -> BootUnit:
         return programs_unit.unit(table, path, python, boot_files.program(path), digest, before)

@@ -56,8 +56,8 @@ def unit(table: str, path: str, python: str, program: str, digest: str = "", bef
     It waits for no link: it attaches the programs as soon as theirs is there. Stopped, it leaves them attached, or each restart
     would leave probes without an answer.
 
-    digest: the program's SHA-256. A new program changes the unit's text, and so the unit is restarted. before: see
-    kubelet_units.ordering().
+    digest: the SHA-256 of the program and the file. A change of one changes the unit's text, and so the unit is restarted.
+    before: see kubelet_units.ordering().
     """
     text = f"""\
 [Unit]

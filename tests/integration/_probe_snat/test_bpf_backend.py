@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,6 +94,27 @@ def test_the_programs_stay_in_front_of_an_agent_that_starts_again(lab: Lab, node
         assert not run(node, check=True)["changed"]
         bpf.detach(node, "tcx", "cil_from_netdev")
         bpf.detach(node, "tcx egress", "cil_to_netdev")
+
+
+@pytest.mark.parametrize("probes", [200, pytest.param(4000, marks=pytest.mark.thorough)])
+@HOOKS
+def test_no_probe_is_lost_while_an_agent_starts_again(lab: Lab, node: NamespaceNode, hook: bpf.Hook, probes: int) -> None:
+    """Of traffic control, the agent's filters come after tcx at any priority."""
+    pod, warnings = lab.pod("pod1"), kernel_warnings()
+    run(node)
+    lost = 0
+    for number in range(probes):
+        if number % 20 == 0:
+            bpf.attach(node, hook, "cil_from_netdev", to=pod.link)
+        lost += not lab.load_balancer.probe_tcp(pod.address, POD_PORT)
+        if number % 20 == 10:
+            bpf.detach(node, hook, "cil_from_netdev")
+    assert lost == 0 and counted(node)[0][0] >= probes * 3, counted(node)
+    assert lab.client.fetch(pod.address, POD_PORT) and kernel_warnings() == warnings
+
+
+def kernel_warnings() -> int:
+    return subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout.count("WARNING: ")
 
 
 def test_a_run_puts_the_programs_in_front_again(node: NamespaceNode) -> None:
