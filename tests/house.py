@@ -41,7 +41,7 @@ SUBJECTS = {
     "_listener": ("_discovery", "_interfaces", "_kubelet", "_routing", "_snapshot"),
     "_probe_snat": ("_cloud", "_cni", "_kubelet", "_listener", "_nftables"),
     "_pastes": ("_cni", "_netfilter", "_routing", "_ruleset", "_snapshot"),
-    "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_routing", "_ruleset", "_snapshot"),
+    "_twin": ("_ebtables", "_interfaces", "_netfilter", "_nftables", "_probe_snat", "_routing", "_ruleset", "_snapshot"),
     "_commands": ("_ebtables", "_netfilter", "_ruleset", "_twin"),
     "_checkpoint": (),
     # Checks the variables of a role by the models of their subjects.

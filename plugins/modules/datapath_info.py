@@ -277,6 +277,8 @@ snapshot:
         - The BPF programs that process the packets of a link. C(hook) is V(XDP), V(tcx) or V(tc), C(direction) is V(ingress) or
           V(egress), C(name) is the name that the loader gave the program. A program without a name has its number there, or at
           V(tc) V(""). From netlink and C(bpf(2)).
+        - A program whose name begins as those of M(kubenode.datapath.nftables_probe_snat), C(kubenode_), also has C(tag), by
+          which the kernel knows its instructions, and C(probes), what it translates, each with C(source) and C(translated).
       type: list
       returned: if O(gather) has it; null if it could not be read
       elements: dict

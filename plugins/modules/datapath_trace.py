@@ -25,7 +25,8 @@ notes:
     rules.
   - All links of a twin are ends of veth pairs, or bridges. A VLAN, a tunnel or a bond is the end of a veth pair, and in place of
     a VRF, a rule for each of its ports looks up its table. RV(assumed) names these links.
-  - A twin runs no BPF programs. If one is attached on the packet's path, the verdict is V(unknown).
+  - A twin runs no BPF programs. If one is attached on the packet's path, the verdict is V(unknown). For those of
+    M(kubenode.datapath.nftables_probe_snat), known by their tags, it has a table of nft that translates as they do.
   - Tables of iptables-legacy are loaded into nf_tables, and virtual servers of IPVS as rules of nft. RV(assumed) says where this
     makes a difference.
   - Outputs from a pod are left out of a twin, except for the pod's links.

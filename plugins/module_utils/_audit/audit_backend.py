@@ -350,10 +350,11 @@ def _unknown(check: Check, error: Invalid) -> Finding:
 
 
 def _by_configuration(check: Check, suspicion: Suspicion) -> Finding:
-    subject, what, evidence, remedy, trial, severity, proof, _ask = suspicion
+    subject, what, evidence, remedy, trial, severity, proof, _ask, (doubt, ask) = suspicion
     if not trial and proof != COUNTER:  # what no packet shows is no error
         severity = NOTE
-    return check.finding(PRESENT, subject, what, severity=severity, evidence=evidence, proof=proof, remedy=remedy)
+    finding = check.finding(PRESENT, subject, what, severity=severity, evidence=evidence, proof=proof, remedy=remedy)
+    return finding._replace(unless=(doubt,), ask=ask) if doubt else finding
 
 
 def _untried(check: Check, suspicion: Suspicion) -> Finding:

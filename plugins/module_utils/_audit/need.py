@@ -66,7 +66,8 @@ def of(node: Node, findings: t.Sequence[Finding], checks: t.Collection[str]) -> 
     left_out = sorted({*sum(MENDED.values(), ())} - {*checks})
     if left_out:
         return _open(f"That cannot be told without these checks, which the audit left out: {', '.join(left_out)}.")
-    open_checks = sorted({finding.id for finding in findings if finding.state != PRESENT} & {*sum(MENDED.values(), ())})
+    doubtful = {each.id for each in findings if each.state != PRESENT or (each.unless and _is_lowered(each))}
+    open_checks = sorted(doubtful & {*sum(MENDED.values(), ())})
     if open_checks:
         return _open(f"That cannot be told without what these checks ask for: {', '.join(open_checks)}.")
     try:

@@ -239,7 +239,8 @@ class Node:
         return self._values(values.PodNeighbour, "pod_neighbors")
 
     def programs(self) -> list[values.Program]:
-        return self._values(values.Program, "bpf")
+        self.demand("bpf")
+        return values.read(self.snapshot, "bpf")
 
     def listeners(self) -> list[values.Listener]:
         return self._values(values.Listener, "listeners")

@@ -7,11 +7,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing as t
 
-from .._probe_snat.probe_table import AZURE_SOURCE
+from .._probe_snat.probe_table import AZURE_SOURCE, ProbeSnat
+from .._ruleset.ruleset import Table
+from .._snapshot.values import Program
 from .._systemd.boot_unit import UnitState, UnitVerdict
+from .._twin import translating_programs
 from . import service
 from .context import SHARED
 from .finding import check
@@ -20,44 +24,79 @@ from .reverse_path_checks import severity_of_services
 from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
+OF_MICROSOFT = "ipv6_hp_"  # ipv6-hp-bpf, which translates probes
 SHOWN = 3  # routes in the evidence
-_UNIT = re.compile(r"kubenode-nft-(\w+)-(.+)\.service")
+_UNIT = re.compile(r"kubenode-(?:nft-(\w+)|bpf)-(.+)\.service")
 
 
 @check(
     "probe-untranslated",
     ERROR,
     "Azure's IPv6 health probe has a link-local source and is not forwarded to a pod, so that the node counts as unhealthy.",
-    "Azure's marks of the node, its IPv6 addresses and pods, and the probe through the twin.",
-    "nftables_probe_snat, or the role aks_dual_stack.",
+    "Azure's marks of the node, its IPv6 addresses and pods, and the probe through the twin; beside Cilium, its BPF programs.",
+    "nftables_probe_snat, with the backend bpf beside Cilium, or the role aks_dual_stack.",
     "https://github.com/Azure/AKS/issues/2919",
     "An IPv6 health probe fails, and the load balancer removes the node",
 )
 def _untranslated(node: Node) -> t.Iterator[Suspicion]:
     probes = [*_probes(node)]  # of which other nodes than Azure's have none, whatever rules they have
-    for link, pod, address, trial in probes if probes and not _translates(node) else ():
+    for link, pod, address, trial in probes if probes and not _translators(node) else ():
         what = f"Azure's IPv6 probe comes from {AZURE_SOURCE}, a link-local address, with which no packet is forwarded to a pod."
         evidence = (f"inet6 {address} dev {link}", f"{pod} dev {node.pods[pod]}")
-        remedy = Remedy("nftables_probe_snat", {"interface": link})
-        yield Suspicion(link, what, evidence, remedy, trial, severity_of_services(node, trial))
+        taking = _taking(node, link)
+        if not taking:
+            remedy = Remedy("nftables_probe_snat", {"interface": link})
+            yield Suspicion(link, what, evidence, remedy, trial, severity_of_services(node, trial))
+            continue
+        what += f" {', '.join(map(str, taking))} has it before nftables, and drops the reply if Cilium replaces kube-proxy."
+        doubt = f"What {', '.join(each.name for each in taking)} does with a packet is open: a twin has no such program."
+        ask = f"tcpdump -ni {link} host {AZURE_SOURCE}"
+        yield Suspicion(link, what, (*evidence, *map(_line, taking)), _before(taking), doubt=(doubt, ask))
+
+
+def _taking(node: Node, link: str) -> list[Program]:
+    """Return the programs of Cilium that receive a link's packets; none if one that may translate probes does, too."""
+    entered = [each for each in _programs(node) if (each.link, each.direction) == (link, "ingress")]
+    if any(each.has_own_name or each.name.startswith(OF_MICROSOFT) for each in entered):
+        return []
+    return [each for each in entered if each.name.startswith(OF_CILIUM)]
+
+
+def _before(taking: t.Sequence[Program], **further: str) -> Remedy:
+    """Return what translates a probe before these programs. further: options of the module."""
+    if any(each.hook == "XDP" for each in taking):
+        text = "Set Cilium's loadBalancer.acceleration to disabled, and then use nftables_probe_snat with the backend bpf"
+        return Remedy(operator=text)
+    return Remedy("nftables_probe_snat", {"interface": taking[0].link, "backend": "bpf", **further})
+
+
+def _programs(node: Node) -> list[Program]:
+    """Return the BPF programs of the node as far as they were read."""
+    with contextlib.suppress(Unobserved):
+        return node.programs()
+    return []
+
+
+def _line(program: Program) -> str:
+    return f"{program.link} {program.hook} {program.direction} {program.name}"
 
 
 @check(
     "probe-no-way-back",
     ERROR,
     "Azure's IPv6 probe is translated, and its reply finds no way: the node has no default route, or does not forward.",
-    "The table that translates the probe, and the probe through the twin.",
+    "The table or the BPF program that translates the probe, and the probe through the twin.",
     "What the trace of the packet names.",
     "https://github.com/microsoft/azurelinux/pull/18633",
     "An IPv6 health probe fails, and the load balancer removes the node",
 )
 def _no_way_back(node: Node) -> t.Iterator[Suspicion]:
     probes = [*_probes(node)]
-    tables = _translates(node) if probes else []
-    for link, _pod, _address, trial in probes if tables else ():
-        what = f"The table {tables[0]} translates Azure's IPv6 probe, and the probe or its reply is lost all the same."
+    by = _translators(node)[:1] if probes else []
+    for link, _pod, _address, trial in probes if by else ():
+        what = f"The {by[0]} translates Azure's IPv6 probe, and the probe or its reply is lost all the same."
         routes = tuple(map(str, node.routes(IPV6)))
-        yield Suspicion(link, what, (f"table {tables[0]}", *routes[:SHOWN]), None, trial, severity_of_services(node, trial))
+        yield Suspicion(link, what, (*by, *routes[:SHOWN]), None, trial, severity_of_services(node, trial))
 
 
 def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
@@ -77,9 +116,15 @@ def _probes(node: Node) -> t.Iterator[tuple[str, str, str, Trial]]:
             yield link, pod, address, service.request(packet, pod, served)
 
 
-def _translates(node: Node) -> list[str]:
-    """Return the tables of nftables with a rule that names the source of the probe."""
-    return [str(table) for table in node.listed_tables() if table.has_value(AZURE_SOURCE)]
+def _translators(node: Node) -> list[str]:
+    """Return the BPF programs of this collection, or else the tables of nftables, that name the source of the probe."""
+    known = filter(translating_programs.is_known, _programs(node))
+    programs = [f"BPF program {each}" for each in known if any(probe.source == AZURE_SOURCE for probe in each.probes)]
+    return programs or [f"table {table}" for table in _tables(node)]
+
+
+def _tables(node: Node) -> list[Table]:
+    return [table for table in node.listed_tables() if table.has_value(AZURE_SOURCE)]
 
 
 @check(
@@ -87,29 +132,28 @@ def _translates(node: Node) -> list[str]:
     NOTE,
     "The table for Azure's probe is of no use on a node where Cilium replaces kube-proxy.",
     "The BPF programs at the uplink, and the tables of nftables.",
-    "The shared probe mode of Azure's load balancer, with the health port of Cilium.",
+    "nftables_probe_snat with the backend bpf, or the shared probe mode of Azure's load balancer with the health port of Cilium.",
     "https://github.com/cilium/cilium/issues/25242",
     "The table for probes is there, and changes nothing under Cilium",
 )
 def _useless(node: Node) -> t.Iterator[Suspicion]:
-    tables = _translates(node)
-    programs = [program for program in (node.programs() if tables else ()) if program.name.startswith(OF_CILIUM)]
-    uplinks = node.probed_links() if programs else []
-    entered = [program for program in programs if program.link in uplinks and program.direction == "ingress"]
-    if entered:
-        link = entered[0].link
+    tables = _tables(node)
+    uplinks = node.probed_links() if tables and node.programs() else []
+    for link, taking in [(link, taking) for link in uplinks if (taking := _taking(node, link))][:1]:
         what = (
-            f"Cilium's programs take packets at {link} before nftables does, so that the table {tables[0]} translates no probe."
+            f"If Cilium replaces kube-proxy, its programs take probes at {link} before nftables does, and the table {tables[0]}"
+            " translates none. Instead of the remedy, the load balancer may probe the health port of Cilium (shared probe mode),"
+            " without the table."
         )
-        text = "Let the load balancer probe the health port of Cilium (shared probe mode), and undo the table"
-        yield Suspicion(link, what, (f"{link} {entered[0].hook} ingress {entered[0].name}",), Remedy(operator=text))
+        named = {} if tables[0].name == ProbeSnat().name else {"table": tables[0].name}
+        yield Suspicion(link, what, (_line(taking[0]),), _before(taking, **named))
 
 
 @check(
     "own-table-lost",
     NOTE,
     "A table of this collection is enabled at boot and is not in the kernel: its unit stopped, or the ruleset was flushed.",
-    "The units of this collection, and the tables of nftables.",
+    "The units of this collection, the tables of nftables, and the BPF programs of links.",
     "Restart the unit.",
     "https://github.com/Azure/AKS/issues/4144",
     "It works until the node reboots",
@@ -117,12 +161,14 @@ def _useless(node: Node) -> t.Iterator[Suspicion]:
     "A profile was applied, and the trouble came back",
 )
 def _lost_table(node: Node) -> t.Iterator[Suspicion]:
-    """Yield the tables of enabled units that the kernel lacks, except those of units that their boot condition has skipped."""
+    """Yield the tables of enabled units that the kernel lacks, except those of units that their boot condition has skipped. BPF
+    programs have the name of a table, too.
+    """
     open_units = []
     for unit in node.units():
         name = unit.name
         match = _UNIT.fullmatch(name)
-        if not match or not unit.is_enabled or f"{match[1]} {match[2]}" in map(str, node.listed_tables()):
+        if not match or not unit.is_enabled or _is_loaded(node, match[1], match[2]):
             continue
         state = UnitState(unit.active, unit.sub, unit.result, unit.job)
         if not state.active or state.verdict is UnitVerdict.STARTING or (state.active == "inactive" and not state.result):
@@ -130,9 +176,22 @@ def _lost_table(node: Node) -> t.Iterator[Suspicion]:
         elif state.verdict is not UnitVerdict.SKIPPED:
             what = f"The unit {name} loads the table {match[1]} {match[2]} at boot, and the kernel does not have it."
             text = "Load the table again, and find what stopped the unit or flushed the ruleset"
+            if not match[1]:
+                what = f"The unit {name} attaches BPF programs to its link, and no link has them."
+                text = "Attach the programs again, and find what stopped the unit, or keeps them from the link"
             evidence = (f"{name} enabled", f"Active: {state.active} ({state.sub})")
             remedy = Remedy(operator=text, commands=(f"systemctl restart {name}",))
-            yield Suspicion(f"{match[1]} {match[2]}", what, evidence, remedy)
+            yield Suspicion(f"{match[1] or 'bpf'} {match[2]}", what, evidence, remedy)
     if open_units:
         names = " ".join(open_units)
         raise Unobserved(f"Whether these units have loaded their tables is open: {names}.", f"systemctl show {names}")
+
+
+def _is_loaded(node: Node, family: str | None, table: str) -> bool:
+    """Return whether the kernel has a table; without a family, one of its BPF programs."""
+    if family:
+        return f"{family} {table}" in map(str, node.listed_tables())
+    from .._probe_snat import programs_backend  # needs ctypes, which most audits do without
+
+    names = {programs_backend.name(table, direction) for direction in programs_backend.DIRECTIONS}
+    return any(program.name in names for program in node.programs())

@@ -109,7 +109,8 @@ class Suspicion(t.NamedTuple):
 
     subject: a link, an address or a rule, the same after each boot. evidence: lines as their tools print them.
     severity: that of the check if it is empty. trial: None if no packet can show it. proof: without a trial, COUNTER if the
-    kernel counted what is wrong. ask: commands whose output would tell, where the suspicion rests on a guess.
+    kernel counted what is wrong. ask: commands whose output would tell, where the suspicion rests on a guess. doubt: a sentence
+    about what is open and would make it a false one on few nodes, and the commands whose output would tell.
     """
 
     subject: str
@@ -120,6 +121,7 @@ class Suspicion(t.NamedTuple):
     severity: str = ""
     proof: str = CONFIGURATION
     ask: str = ""
+    doubt: tuple[str, str] = ("", "")
 
 
 def together(suspicions: t.Sequence[Suspicion]) -> Suspicion:

@@ -92,10 +92,14 @@ def ipvs(before: list[Entry], after: list[Entry]) -> Part:
 
 
 def bpf(before: list[Entry], after: list[Entry]) -> Part:
-    kind = node_objects.entries(
-        "bpf", "program", ("link", "hook", "direction", "name"), lambda entry: str(values.of_entry(values.Program, entry))
-    )
+    kind = node_objects.entries("bpf", "program", ("link", "hook", "direction", "name"), _program)
     return differences.of_rows(before, after, differences.matched(before, after, kind))
+
+
+def _program(entry: Entry) -> str:
+    program = values.Program.of(entry)
+    probes = ", ".join(f"{source} to {translated}" for source, translated in program.probes)
+    return f"{program}{f', which translates {probes}' if probes else ''}"
 
 
 def filters(before: list[Entry], after: list[Entry]) -> Part:

@@ -493,13 +493,35 @@ class PodNeighbour(t.NamedTuple):
     mac: str
 
 
+OWN_PROGRAMS = "kubenode_"  # how the names of this collection's BPF programs begin
+
+
+class TranslatedProbe(t.NamedTuple):
+    source: str
+    translated: str
+
+
 class Program(t.NamedTuple):
-    """A BPF program of a link."""
+    """A BPF program of a link. tag: by which the kernel knows its instructions, if it has the name of one of this collection.
+
+    probes: that such a program translates.
+    """
 
     link: str
     hook: str
     direction: str
     name: str
+    tag: str = ""
+    probes: tuple[TranslatedProbe, ...] = ()
+
+    @classmethod
+    def of(cls, plain: Entry) -> Program:
+        return of_entry(cls, plain, probes=tuple(of_entry(TranslatedProbe, each) for each in plain.get("probes") or ()))
+
+    @property
+    def has_own_name(self) -> bool:
+        """Return whether it has the name of a program of this collection."""
+        return self.name.startswith(OWN_PROGRAMS)
 
     def __str__(self) -> str:
         return f"{self.name or 'unnamed'} ({self.hook} of {self.link})"
@@ -583,10 +605,11 @@ class BootSetting(t.NamedTuple):
 # How the entries of a subset are read. Those of others are in a snapshot as they are.
 _CLASSES = {
     "iptables": SavedTable, "ebtables": FrameChain, "recent": Record, "evidence": Evidence, "neighbors": Neighbour,
-    "ipsets": SavedSet, "bpf": Program, "filters": Filter, "unread": Unread,
+    "ipsets": SavedSet, "filters": Filter, "unread": Unread,
 }  # fmt: skip
 _KINDS: dict[str, t.Callable[[Entry], t.Any]] = {
     "links": Link.of, "rules": PolicyRule.of, "routes": Route.of, "ipvs": VirtualServer.of, "pods": Pod.of,
+    "bpf": Program.of,
     "open": OpenFact.from_plain, "assumed": Assumption.from_plain,
     **{subset: partial(of_entry, kind) for subset, kind in _CLASSES.items()},
 }  # fmt: skip

@@ -28,10 +28,11 @@ from .._twin.wall_backend import Root
 if t.TYPE_CHECKING:
     from .._commands.command import Command
     from .._parts.assembly import Transaction
+    from .._twin.translating_programs import StandIn
 
+PROBE_SNAT, LIVE_PROGRAMS = "nftables_probe_snat", "LivePrograms"  # a module, and what it has that no twin can have
 MODULES = (
-    "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", "nftables_probe_snat", "policy_routes",
-    "rp_filter",
+    "azure_vnet_bridge", "ebtables_cleanup", "link_addresses", "nftables_connmark", PROBE_SNAT, "policy_routes", "rp_filter",
 )  # fmt: skip
 # Folders in which modules keep records and backups. In a twin they are empty, and what modules write there ends with the twin.
 WRITABLE = ("/run", "/etc/cni/net.d", "/var/lib/kubenode")
@@ -222,14 +223,31 @@ def check_sizes(changes: t.Iterable[Change], sizes: bounds.Sets) -> None:
         command.count(f"commands[{number}]", line, sizes)
 
 
-def apply(changes: t.Iterable[Change], run: process.Runner, warn: t.Callable[[str], None]) -> None:
-    """Make the changes in their order. Raises DatapathError that names the call or the command."""
+def apply(
+    changes: t.Iterable[Change], run: process.Runner, warn: t.Callable[[str], None], stand_ins: t.Mapping[str, StandIn]
+) -> None:
+    """Make the changes in their order. stand_ins: of BPF programs, by the names of their tables. Raises DatapathError that names
+    the call or the command.
+    """
     effects = NO_EFFECTS
     for change in changes:
+        if isinstance(change, Call) and change.name == PROBE_SNAT and stand_ins:
+            _remove_programs(change, stand_ins, run)
         if isinstance(change, Call):
             effects = effects.then(_called(change, Request({}, {}, run, warn, effects)))
         else:
             _perform(change, run)
+
+
+def _remove_programs(call: Call, stand_ins: t.Mapping[str, StandIn], run: process.Runner) -> None:
+    """Remove the tables that stand for the programs which the module detaches, or replaces by others."""
+    from .._parts import nftables_probe_snat as part
+    from .._probe_snat import programs_backend
+
+    table = str(call.options.get("table") or part.OPTIONS["table"].default)
+    names = {programs_backend.name(table, direction) for direction in programs_backend.DIRECTIONS}
+    places = [f"table ip6 {name}" for name, each in stand_ins.items() if each.program.name in names]
+    run([process.find("nft") or "nft", "-f", "-"], "".join(f"add {place}\ndelete {place}\n" for place in places))
 
 
 def _called(call: Call, by: Request) -> Effects:
@@ -254,8 +272,11 @@ def _effects(call: Call, by: Request) -> Effects:
             shutil.copytree(former, BACKUP) if os.path.isdir(former) else os.makedirs(BACKUP)
         adjusted["backup"] = BACKUP
     adjusted.pop("checkpoint", None)
+    if call.name == PROBE_SNAT:
+        adjusted["backend"] = "nftables"  # whose table does what the BPF programs do, which no twin has
     parts: Parts = part.parts(requested(part, adjusted, by, by.earlier))
-    resources = [resource for resource in parts.resources if resource.plane is Plane.IMMEDIATE]
+    immediate = (resource for resource in parts.resources if resource.plane is Plane.IMMEDIATE)
+    resources = [resource for resource in immediate if type(resource).__name__ != LIVE_PROGRAMS]
     converge.converge(
         resources,
         {Plane.IMMEDIATE},

@@ -30,6 +30,7 @@ from .._twin import (
     lacking,
     link_messages,
     reachable,
+    translating_programs,
     virtual_servers,
     worlds,
 )
@@ -146,7 +147,9 @@ class Exchange:
         self._has_filled = False  # whether a packet has filled a set
         self._reaches_ipvs = False  # whether a packet got through the chains of INPUT since the twin was changed
         self._programs: dict[tuple[str, str], list[str]] = {}
-        for program in snapshot.bpf:
+        self._stand_ins = translating_programs.stand_ins(snapshot.bpf, snapshot.links)
+        known = [each.program for each in self._stand_ins.values()]
+        for program in (each for each in snapshot.bpf if each not in known):
             self._programs.setdefault((program.link, program.direction or "ingress"), []).append(str(program))
         self._filters: dict[tuple[str, str], list[Filter]] = {}
         for each in snapshot.filters:
@@ -175,7 +178,7 @@ class Exchange:
         before = self._sent() if self._changes and is_compared else None
         if self._changes:
             self._forget()
-            changes_backend.apply(self._changes, self._run, self._note)
+            changes_backend.apply(self._changes, self._run, self._note, self._stand_ins)
             self._await_links()
             self._look()
             self._changes = ()
@@ -429,6 +432,7 @@ class Exchange:
             self._rule_texts.element,
             self._filters,
             self._down_links() if self._filters else (),
+            {table: each.program for table, each in self._stand_ins.items()},
         )
 
     def _reply(self, observation: Observation, way: Way) -> Way | None:

@@ -18,6 +18,7 @@ from .._routing.rt_names import MAIN
 from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._ruleset import iptables_save, nft_text
 from .._snapshot.settings import BRIDGED
+from .._snapshot.values import Program
 from .._twin import legacy_half, traffic_filters
 from .._twin.blueprint import LOOPBACK, OWN_TABLE
 from .._twin.virtual_servers import TABLE as IPVS_TABLE
@@ -51,6 +52,7 @@ from .topology import Departure, Topology
 
 OWN = (LOCAL, BROADCAST)  # types of routes
 UNTRACKING = ("ct", "ct zone", "notrack")  # kinds of statements by which a reply may be of another connection
+TRANSLATED = "continue"  # of the rules that stand for a BPF program, the verdict of those that translate
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
 KERNELS_PRIORITIES = (0, 32766, 32767)  # of the policy rules that each network namespace has
 Explanation = tuple[str, Object]  # why a packet is lost, as sentences, and the object that decided
@@ -62,7 +64,7 @@ class Scene(t.NamedTuple):
 
     filters: of traffic control, by link and direction. down: the links of the twin that are down.
     hidden: family, table and name of chains, with the handles of rules that only the twin has. element: that of a map in an
-    event's table, by the name of the map and the key.
+    event's table, by the name of the map and the key. translating: BPF programs by the tables that the twin has for them.
     """
 
     topology: Topology
@@ -74,6 +76,7 @@ class Scene(t.NamedTuple):
     element: t.Callable[[Event, str, str], str] = lambda _event, _name, _key: ""
     filters: t.Mapping[tuple[str, str], list[traffic_filters.Filter]] = {}
     down: t.Collection[str] = ()
+    translating: t.Mapping[str, Program] = {}
 
 
 def judge(observation: Observation, scene: Scene) -> Way:
@@ -84,7 +87,9 @@ def judge(observation: Observation, scene: Scene) -> Way:
     events = [
         event
         for event in every
-        if event.table != OWN_TABLE and (event.family, event.table, event.chain, event.handle) not in scene.hidden
+        if event.table != OWN_TABLE
+        and (event.family, event.table, event.chain, event.handle) not in scene.hidden
+        and (event.table not in scene.translating or event.verdict == TRANSLATED)
     ]
     frames = [arrival for arrival in observation.frames if _is_of(packet, arrival[1])]
     good = [(link, frame) for link, frame in frames if not scene.topology.trouble(link, frame)]
@@ -595,12 +600,17 @@ def _of_chain(event: Event, scene: Scene, packet: Packet, departed: Frame | None
     if event.handle or event.verdict in DROPS:
         decider = decider_of(event, scene)
     text = "" if not event.handle else decider.line if isinstance(decider, ChainRule) else str(decider)
+    if isinstance(decider, Programs):  # the kernel reports the packet as the first rule that it matches has left it
+        translated = str(packet_of((event.network, event.transport), packet))
+        return Step(kind, f"link {scene.translating[event.table].link}", text, event.verdict, translated, decider)
     translated = _translation(event, text, packet, departed)
     return Step(kind, f"{event.family} {event.table} {event.chain}", text, event.verdict, translated, decider)
 
 
-def decider_of(event: Event, scene: Scene) -> ChainRule | VirtualServer:
-    """Return the rule or the policy of an event; of a rule that stands for a virtual server, the server."""
+def decider_of(event: Event, scene: Scene) -> ChainRule | VirtualServer | Programs:
+    """Return the rule or the policy of an event; of one that stands for a virtual server or a BPF program, that."""
+    if event.table in scene.translating:
+        return Programs((str(scene.translating[event.table]),))
     text = quoted(event, scene)
     if event.table == IPVS_TABLE:
         server = re.search(r'comment "([^"]*)"', text)

@@ -41,7 +41,7 @@ from .._snapshot.values import (
     Snapshot,
     kernels,
 )
-from . import bounds, foreign_tables, lacking, legacy_half, stateful_matches, virtual_servers, vrfs
+from . import bounds, foreign_tables, lacking, legacy_half, stateful_matches, translating_programs, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
 from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, SWITCH, gap, replaced
@@ -124,6 +124,8 @@ def draw(snapshot: Snapshot) -> Blueprint:
     desired = parsed_routes(snapshot.routes or (), notes)
     servers, differences = virtual_servers.ruleset(snapshot.ipvs)
     notes += differences
+    programs = translating_programs.stand_ins(snapshot.bpf, snapshot.links)
+    notes += translating_programs.assumptions(programs.values())
     objects = foreign_tables.objects(snapshot.nftables, (OWN_TABLE,), sizes, notes)
     objects = foreign_tables.of_links(objects, names.values(), notes)
     text = foreign_tables.ruleset(snapshot.ruleset_text, (OWN_TABLE,), sizes, notes)
@@ -138,7 +140,7 @@ def draw(snapshot: Snapshot) -> Blueprint:
         list(_restores(snapshot, sizes, hooks, notes)),
         hooks,
         objects,
-        f"{text}\n{servers}",
+        "\n".join([text, servers, *(each.table for each in programs.values())]),
         virtual_servers.addresses(snapshot.ipvs) if servers else {},
         sizes,
         notes,

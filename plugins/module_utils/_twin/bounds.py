@@ -27,6 +27,7 @@ MOST = {
 # Of those that the packets of a twin can meet. The kernel looks through all rules for each that it adds.
 MOST_OF_TWIN = {"rules": 16384, "routes": 65536, "neighbors": 16384}
 MOST_ADDRESSES = 16384
+MOST_PROBES = 1024  # that BPF programs translate: the jumps of a program reach that far
 MOST_LINES, MOST_BYTES = 262144, 64 << 20  # of all rules as text
 MOST_COMMANDS, MOST_COMMAND_BYTES = 1024, 1 << 20  # of the option commands
 MOST_ELEMENTS = 524288  # of all sets of nft, or of all ipsets, whose ranges count with each of their addresses and ports
@@ -41,6 +42,7 @@ def check(snapshot: Entry) -> None:
         at_most(f"snapshot.{subset}", len(snapshot.get(subset) or ()), most, "entries")
     addresses = sum(len(link.get("addresses") or ()) for link in snapshot.get("links") or ())
     at_most("snapshot.links", addresses, MOST_ADDRESSES, "addresses")
+    at_most("snapshot.bpf", sum(len(each.get("probes") or ()) for each in snapshot.get("bpf") or ()), MOST_PROBES, "probes")
     _check_texts(snapshot)
 
 

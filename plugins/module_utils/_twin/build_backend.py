@@ -36,6 +36,7 @@ from .isolation_backend import Isolated
 from .legacy_half import Hook
 from .link_messages import NewLink
 from .substitutions import SETTING, gap, replaced
+from .virtual_servers import TOKEN
 
 IP, NFT = ("ip", "iproute2"), ("nft", "nftables")  # programs without which there is no twin, and their packages
 LOOPBACK_INDEX = 1  # of every network namespace (LOOPBACK_IFINDEX)
@@ -467,7 +468,8 @@ def _first_bad(fails: t.Callable[[t.Sequence[Part]], bool], parts: t.Sequence[Pa
 
 def _differences(texts: t.Mapping[str, str], objects: t.Sequence[Entry], drawn: Blueprint) -> t.Iterator[Assumption]:
     """Yield the tables that the kernel has otherwise than they were loaded. What was loaded as text has no counts to compare."""
-    if drawn.ruleset_text.strip() or not (objects or texts):
+    of_node = [table for table in nft_text.tables(drawn.ruleset_text) if not table.name.endswith(TOKEN)]
+    if of_node or not (objects or texts):
         return
     tables = [
         {"family": FAMILIES[program], "table": name, "save": text, "backend": "nft"}
@@ -476,7 +478,8 @@ def _differences(texts: t.Mapping[str, str], objects: t.Sequence[Entry], drawn: 
         for name, text in _TABLE_OF_SAVE.findall(restored)
     ]
     sizes = netfilter_backend.kernel_sizes(objects)
-    for place, sentence in inventory.differences(netfilter_backend.kernel_chains(), sizes, tables, (), objects):
+    chains = (chain for chain in netfilter_backend.kernel_chains() if not chain.table.endswith(TOKEN))
+    for place, sentence in inventory.differences(chains, sizes, tables, (), objects):
         family = place.partition(" ")[0]
         concerns = [Concern(OF_FAMILY, lacking.FAMILIES[family])] if family in lacking.FAMILIES else []
         yield gap(f"Table {place} is another one in the twin. {sentence}", *concerns)

@@ -15,7 +15,7 @@ from .._core.fields import S32, U8, U16, U32, U64, UINT32, Range
 from .._snapshot import evidence
 from .._snapshot.settings import SYSCTL
 from .._snapshot.snapshot import of_this_format
-from .._snapshot.values import Entry, Snapshot, entries
+from .._snapshot.values import Entry, Snapshot, TranslatedProbe, entries
 from . import bounds
 
 LISTS = (
@@ -26,7 +26,7 @@ LISTS = (
 # What entries of a list have, besides values of one word: lists of dictionaries, lists of words, and dictionaries.
 DICTIONARIES = {
     "links": ("addresses", "fdb"), "routes": ("nexthops",), "ipvs": ("destinations",), "assumed": ("concerns",),
-    "pods": ("rules", "routes", "neighbors", "listeners"), "policies": ("rules", "routes"),
+    "pods": ("rules", "routes", "neighbors", "listeners"), "policies": ("rules", "routes"), "bpf": ("probes",),
 }  # fmt: skip
 WORDS = {
     "links": ("flags",), "recent": ("addresses",), "pod_addresses": ("addresses",), "ebtables": ("rules",),
@@ -131,6 +131,9 @@ def _check_entry(option: str, subset: str, entry: Entry) -> None:
             fields.checked(f"{option}.{name}", entry[name], fields.address)
         if entry.get("protocol") and entry["protocol"] not in evidence.PROTOCOLS:
             raise Invalid(f"{option}.protocol", entry["protocol"], f"one of {', '.join(evidence.PROTOCOLS)}")
+    for number, probe in enumerate(entry.get("probes") or () if subset == "bpf" else ()):
+        for name in TranslatedProbe._fields:
+            fields.checked(f"{option}.probes[{number}].{name}", probe.get(name), fields.address)
     if subset == "links":
         for name in ("addresses", "flags"):
             _list(f"{option}.peer.{name}", (entry.get("peer") or {}).get(name))

@@ -33,8 +33,8 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
 SWITCH, POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
     "switch", "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced", "neighbors-full"
 )  # fmt: skip
-SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF = (
-    "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half"
+SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF, PROGRAM = (
+    "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half", "program"
 )  # fmt: skip
 # By kind. A kind that decides is the first word of the id of a fact, and the object of the node is the second.
 TABLE: dict[str, Substitution] = {
@@ -114,6 +114,9 @@ TABLE: dict[str, Substitution] = {
     NEIGHBOR: Substitution("a machine that answers for its address"),
     STACKED_LINK: Substitution("a far end, in place of the link below, which the snapshot has"),
     IPVS: Substitution("rules of nft that translate before routing, in place of virtual servers"),
+    PROGRAM: Substitution(
+        "a table of nft that does the same, in place of a BPF program of this collection that translates probes"
+    ),
     VRF_RULE: Substitution("a rule for each port of a VRF, in place of the rule that VRFs share"),
     FLOWTABLE: Substitution("the whole path, in place of a flowtable, which only later packets take"),
     HALF: Substitution("chains of nf_tables beside those of iptables-nft, in place of a table of iptables-legacy"),

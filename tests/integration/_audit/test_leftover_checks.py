@@ -80,3 +80,4 @@ def test_the_table_for_probes_beside_cilium() -> None:
         snapshot["bpf"] = [{"link": "eth0", "hook": "tc", "direction": "ingress", "name": "cil_from_netdev"}]
         (finding,) = Steps(scene.node, "datapath_audit", options).run()["findings"]
         assert (finding["subject"], finding["severity"]) == ("eth0", "note")
+        assert finding["remedy"]["options"] == {"interface": "eth0", "backend": "bpf"}

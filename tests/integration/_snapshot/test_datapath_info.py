@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import instructions
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_programs
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import SUBSETS
 from lab import Lab, bpf
 from lab.node import NamespaceNode
@@ -265,6 +267,19 @@ def test_programs_of_links_are_named_and_other_filters_too(node: NamespaceNode) 
         ("veth2", "ingress", "u32", "all", "all", ""),
         ("veth2", "ingress", "u32", "ip", "all", "redirect veth1"),
     ]
+
+
+def test_programs_of_this_collection_tell_what_they_translate(node: NamespaceNode) -> None:
+    bpf.attach(node, "tcx", "cil_from_netdev")
+    probes = [{"source": f"fe80::{number}", "translated": f"2001:db8::{number}"} for number in (1, 2)]
+    Steps(node, "nftables_probe_snat", {"backend": "bpf", "permanent": False, "probes": probes}).run()
+    ingress, foreign, egress = look(node, "bpf")["bpf"]
+    assert foreign == {"link": "eth0", "hook": "tcx", "direction": "ingress", "name": "cil_from_netdev"}
+    for entry, direction in ((ingress, "ingress"), (egress, "egress")):
+        tag = entry.pop("tag")
+        assert tag in instructions.tags(probe_programs.program(direction, 2))
+        assert entry.pop("name").startswith("kubenode_")
+        assert entry == {"link": "eth0", "hook": "tcx", "direction": direction, "probes": probes}
 
 
 def test_who_manages_the_node_is_there_and_no_secret(node: NamespaceNode) -> None:

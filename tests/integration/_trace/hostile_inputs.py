@@ -59,7 +59,13 @@ LINES = (
 PACKET = {"destination": "10.240.0.32", "interface": "eth0", "source": "10.240.0.4", "destination_port": 80}
 # Parts of snapshots that the nodes above do not have.
 FURTHER: dict[str, list[dict[str, Any]]] = {
-    "bpf": [{"link": "eth1", "hook": "tc", "direction": "ingress", "name": "x"}],
+    "bpf": [
+        {"link": "eth1", "hook": "tc", "direction": "ingress", "name": "x"},
+        {
+            **{"link": "eth0", "hook": "tcx", "direction": "ingress", "name": "kubenode_b44f_i", "tag": "033ccecfb8b644cb"},
+            "probes": [{"source": "fe80::1", "translated": "2001:db8::1"}],
+        },
+    ],
     "ipvs": [
         {
             "protocol": "tcp",

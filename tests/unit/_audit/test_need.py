@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, need
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import ERROR, PRESENT, Finding, Remedy, Trial
+from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import (
+    ERROR,
+    NOTE,
+    PRESENT,
+    Finding,
+    Remedy,
+    Trial,
+)
 
 NODE: Any = None  # is not looked at, where a remedy was tried
 CHECKS = [*sum(need.MENDED.values(), ())]
@@ -44,3 +51,9 @@ def test_findings_of_one_profile_get_a_remedy_that_mends_all(
     other = Finding("path-lost", "x", PRESENT, ERROR, "It is lost.")
     remedies = [each.remedy for each in prover.agreed([FEW, other, MANY])]
     assert remedies == ([FEW.remedy, None, MANY.remedy] if offered is None else [offered.remedy, None, offered.remedy])
+
+
+def test_a_note_in_doubt_leaves_open_whether_the_node_needs_a_profile() -> None:
+    note = Finding("probe-untranslated", "eth0", PRESENT, NOTE, "It is lost.", unless=("What a program does is open.",))
+    needed = need.of(NODE, [note], CHECKS)
+    assert needed.is_open and "probe-untranslated" in needed.reasons[0]

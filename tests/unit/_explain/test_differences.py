@@ -162,6 +162,18 @@ CASES: dict[str, tuple[Snapshot, Snapshot, dict[str, str]]] = {
         {"ipvs": [{"address": "10.96.0.1", "port": 80, "destinations": []}]},
         {"endpoint of the virtual server 10.96.0.1  80 : 10.9.0.2:80 is gone": ""},
     ),
+    "a BPF program of this collection": (
+        {"bpf": []},
+        {
+            "bpf": [
+                {
+                    **{"link": "eth0", "hook": "tcx", "direction": "ingress", "name": "kubenode_b44f_i", "tag": "03"},
+                    "probes": [{"source": "fe80::1", "translated": "2001:db8::1"}],
+                }
+            ]
+        },
+        {"program kubenode_b44f_i (tcx of eth0), which translates fe80::1 to 2001:db8::1 is new": ""},
+    ),
     "a subset that one of them does not show": ({"rules": [_rule(100)], "routes": []}, {"rules": None, "routes": []}, {}),
 }  # fmt: skip
 
