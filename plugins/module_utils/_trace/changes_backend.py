@@ -58,6 +58,9 @@ ADDRESSES = "link_addresses"
 # not depend on its mark, its link or its route.
 _NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark", ADDRESSES, "bridge", "ip")
 PROFILE = "profile"
+PROBES = "nftables_probe_snat"
+# A twin must not load BPF programs, and a table translates the same packets (tests/integration/_probe_snat/test_programs.py).
+STAND_IN = "The twin has a table in the place of BPF programs that translate probes."
 
 
 class Call(t.NamedTuple):
@@ -254,6 +257,9 @@ def _effects(call: Call, by: Request) -> Effects:
             shutil.copytree(former, BACKUP) if os.path.isdir(former) else os.makedirs(BACKUP)
         adjusted["backup"] = BACKUP
     adjusted.pop("checkpoint", None)
+    if call.name == PROBES and adjusted.get("backend", "nftables") != "nftables" and adjusted.get("state") != "absent":
+        adjusted["backend"] = "nftables"
+        by.warn(STAND_IN)
     parts: Parts = part.parts(requested(part, adjusted, by, by.earlier))
     resources = [resource for resource in parts.resources if resource.plane is Plane.IMMEDIATE]
     converge.converge(
