@@ -183,6 +183,18 @@ node:
       type: str
       returned: if O(name=aks_dual_stack), unless it is undone
       sample: "The node has IPv6: the metadata service names fd12:3456:789a::4 for the primary interface."
+    backend:
+      description: What translates the probes, V(nftables) or V(bpf). Empty on a node without IPv6.
+      type: str
+      returned: if O(name=aks_dual_stack), unless it is undone
+      sample: nftables
+      version_added: 1.1.0
+    backend_reason:
+      description: Why, in one sentence. Empty on a node without IPv6.
+      type: str
+      returned: if O(name=aks_dual_stack), unless it is undone
+      sample: "Probes are translated by the table: nothing shows that Cilium takes probes on eth0 before nftables."
+      version_added: 1.1.0
     primary_interface:
       description: The primary ENI's network interface.
       type: str

@@ -12,7 +12,21 @@ from __future__ import annotations
 
 import sys
 
-from bench import agent, audit, boot, bundle, converged, datapath_info, ebtables, fleet, policy_routes, return_path, roles, trace
+from bench import (
+    agent,
+    audit,
+    boot,
+    bundle,
+    converged,
+    datapath_info,
+    ebtables,
+    fleet,
+    policy_routes,
+    probes,
+    return_path,
+    roles,
+    trace,
+)
 from bench.measure import MISSED
 from lab import host
 
@@ -22,6 +36,7 @@ BENCHES = {
     "boot": boot.main,
     "policy_routes": policy_routes.main,
     "return_path": return_path.main,
+    "probes": probes.main,
     "ebtables": ebtables.main,
     "fleet": fleet.main,
     "datapath_info": datapath_info.main,

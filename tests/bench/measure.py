@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 import statistics
 import tempfile
 import time
@@ -68,6 +69,20 @@ def durations(lab: Lab, tasks: Sequence[dict[str, Any]]) -> list[tuple[str, floa
         host.run(command, env={**os.environ, **lab.ansible_environment(), **environment})
         lines = (folder / "durations").read_text().splitlines()
     return [(task, float(taken)) for task, taken in map(str.split, lines)]
+
+
+PACKETS = 3_000
+PAYLOAD = bytes(22)  # a frame of 64 bytes
+
+
+def packet_seconds(pair: tuple[socket.socket, ...], sender: socket.socket) -> float:
+    """CPU seconds of one packet. Packets each way come first: they mark the connection and fill the caches."""
+    for one in pair * 300:
+        one.send(PAYLOAD)
+    started = time.thread_time()
+    for _packet in range(PACKETS):
+        sender.send(PAYLOAD)
+    return (time.thread_time() - started) / PACKETS
 
 
 MISSED: list[str] = []  # titles of results above their target

@@ -11,20 +11,17 @@ from __future__ import annotations
 import functools
 import socket
 import statistics
-import time
 from collections.abc import Callable
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.nft_table import replacement
 from ansible_collections.kubenode.datapath.plugins.module_utils._nftables.return_path_table import MarkedLink, ReturnPath
-from bench.measure import in_turn, judge
+from bench.measure import PAYLOAD, in_turn, judge, packet_seconds
 from lab import Eni, EniLab
 from lab.eni import PRIMARY, EniNamespaceNode
 
 ROUNDS = 60
-PACKETS = 3_000
 TARGET = 1.04  # with a route lookup for each packet it is 1.08 to 1.1
 NODE_PORT, TARGET_PORT, CALLER_PORT = 30080, 9999, 40000
-PAYLOAD = bytes(22)  # a frame of 64 bytes
 
 TABLE = "kubenodeReturnPath"
 HOOKS = {"prerouting": "filter", "output": "route"}
@@ -63,14 +60,9 @@ def main() -> None:
 
 
 def seconds(node: EniNamespaceNode, text: str, pair: tuple[socket.socket, socket.socket], sender: socket.socket) -> float:
-    """CPU seconds of one packet with this table. Packets each way come first: they mark the connection and fill the caches."""
+    """CPU seconds of one packet with this table."""
     node.run_from_host(["nft", "-f", "-"], replacement("inet", TABLE, text))
-    for one in pair * 300:
-        one.send(PAYLOAD)
-    started = time.thread_time()
-    for _packet in range(PACKETS):
-        sender.send(PAYLOAD)
-    return (time.thread_time() - started) / PACKETS
+    return packet_seconds(pair, sender)
 
 
 def show(way: str, taken: dict[str, list[float]]) -> None:

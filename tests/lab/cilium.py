@@ -65,7 +65,7 @@ def store_state(node: NamespaceNode, **fields: Any) -> None:
 
 
 @contextmanager
-def agent(node: NamespaceNode, options: Mapping[str, str]) -> Iterator[None]:
+def agent(node: ClusterNode, options: Mapping[str, str]) -> Iterator[None]:
     """The agent's process for the length of the block. options: the keys of the ConfigMap cilium-config."""
     lines = [f"echo {value} > /mnt/map/..data/{key}; ln -s ..data/{key} /mnt/map/{key}" for key, value in options.items()]
     with background.shell(node, AGENT.format(options="; ".join(lines or ["true"]))):

@@ -143,6 +143,7 @@ class Arriving:
     def __init__(self, placement: BootFiles) -> None:
         self._of = placement
         self.name = ", ".join([entry.path for entry in placement.arriving] or [placement.path])
+        self.is_desired = bool(placement.arriving)
 
     def _current(self, loaded: str) -> list[ManagedFiles]:
         return [self._of.current(self._of.arriving, loaded)] if self._of.arriving else []

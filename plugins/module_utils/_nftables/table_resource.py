@@ -44,6 +44,10 @@ class LiveTable:
         self._table = name
         self._desired = desired
 
+    @property
+    def is_desired(self) -> bool:
+        return self._desired is not None
+
     def observe(self) -> ObservedTable:
         try:
             return self._observe()

@@ -19,13 +19,17 @@ if t.TYPE_CHECKING:
 
 UNDO = "absent"
 AT_BOOT = ("imds", "address")  # sources that each boot asks, too
+AUTO, NFTABLES, BPF = "auto", "nftables", "bpf"
+_TRANSLATING = {NFTABLES: "the table", BPF: "BPF programs"}
 
+_OF_TABLE = option.targeting("nftables_probe_snat", probe_table.OPTIONS)
 
 OPTIONS: option.Options = {
     "state": STATE,
     "ipv6": permitted("str", "imds", choices=(*AT_BOOT, "always", "never")),
     "mode": node_mode.MODE,
-    **option.targeting("nftables_probe_snat", probe_table.OPTIONS),
+    **_OF_TABLE,
+    "backend": _OF_TABLE["backend"]._replace(default=AUTO),
     "nftables_minimum_version": permitted(
         "str",
         "0.9.8",
@@ -50,17 +54,26 @@ def conflicts(_options: Values, _is_image: bool | None) -> t.Iterable[str]:
 
 
 class Observation(t.NamedTuple):
-    """addresses: the global IPv6 addresses of the source that the option ``ipv6`` names; empty if it was not asked."""
+    """addresses: the global IPv6 addresses of the source that the option ``ipv6`` names; empty if it was not asked.
+
+    bpf_reason: why BPF programs must translate the probes; empty if a table can, or if the option ``backend`` decides.
+    """
 
     is_image: bool
     addresses: t.Sequence[str] = ()
+    bpf_reason: str = ""
 
 
 class Facts(t.NamedTuple):
-    """has_ipv6: None if that does not matter, because the profile is undone."""
+    """has_ipv6: None if that does not matter, because the profile is undone.
+
+    backend: what translates the probes; empty on a node without IPv6.
+    """
 
     has_ipv6: bool | None = None
     ipv6_reason: str = ""
+    backend: str = ""
+    backend_reason: str = ""
 
     def report(self) -> dict[str, t.Any]:
         return {} if self.has_ipv6 is None else self._asdict()
@@ -75,31 +88,63 @@ def is_asked(options: Values, is_image: bool) -> bool:
 
 
 def facts(options: Values, observed: Observation) -> Facts:
-    """Return whether the node has IPv6. An image gets what a node with IPv6 needs, because each boot decides."""
+    """Return whether the node has IPv6, and what translates its probes. An image gets what a node with IPv6 needs, because each
+    boot decides.
+    """
     source = options["ipv6"]
     if options["state"] == UNDO:
         return Facts()
     if source not in AT_BOOT:
-        return _verdict(source == "always", "aks_dual_stack_ipv6 says so")
+        return _verdict(source == "always", "aks_dual_stack_ipv6 says so", options, observed)
     if observed.is_image:
-        return Facts(True, "Each boot decides whether the node has IPv6.")
+        return Facts(True, "Each boot decides whether the node has IPv6.", *_backend(options, observed))
     listed = ", ".join(observed.addresses)
     if source == "imds":
         reason = f"the metadata service names {listed or 'no IPv6 address'} for the primary interface"
     else:
         reason = f"{options['interface']} has {listed or 'no global address'}"
-    return _verdict(bool(listed), reason)
+    return _verdict(bool(listed), reason, options, observed)
 
 
-def _verdict(has_ipv6: bool, reason: str) -> Facts:
-    return Facts(has_ipv6, f"The node has {'' if has_ipv6 else 'no '}IPv6: {reason}.")
+def _verdict(has_ipv6: bool, reason: str, options: Values, observed: Observation) -> Facts:
+    chosen = _backend(options, observed) if has_ipv6 else ("", "")
+    return Facts(has_ipv6, f"The node has {'' if has_ipv6 else 'no '}IPv6: {reason}.", *chosen)
+
+
+def _backend(options: Values, observed: Observation) -> tuple[str, str]:
+    """Return what translates the probes, and the reason as a sentence."""
+    chosen = options["backend"]
+    if chosen != AUTO:
+        reason = "aks_dual_stack_backend says so"
+    elif observed.is_image:
+        chosen = NFTABLES
+        reason = (
+            "an image does not show whether Cilium takes probes. Set aks_dual_stack_backend to bpf for nodes on which Cilium"
+            " replaces kube-proxy"
+        )
+    else:
+        chosen = BPF if observed.bpf_reason else NFTABLES
+        reason = observed.bpf_reason or f"nothing shows that Cilium takes probes on {options['interface']} before nftables"
+    return chosen, f"Probes are translated by {_TRANSLATING[chosen]}: {reason}."
 
 
 def plan(options: Values, facts: Facts) -> list[Step]:
-    """Return the modules with their options, in the order in which they are applied: a table needs nft."""
+    """Return the modules with their options, in the order in which they are applied.
+
+    A table needs nft before it. BPF programs do not, so that nft goes behind the table that they replace.
+    """
     state = "present" if facts.has_ipv6 else "absent"
+    needs_nft = facts.backend == NFTABLES
     condition = options["ipv6"] if options["ipv6"] in AT_BOOT else "none"
-    package = {"state": state, **option.passed(OPTIONS, options, "nftables_package")}
-    table = {"state": state, **option.passed(OPTIONS, options, "nftables_probe_snat"), "boot_condition": condition}
+    package = {
+        "state": "present" if needs_nft else "absent",
+        **option.passed(OPTIONS, options, "nftables_package"),
+    }
+    table = {
+        "state": state,
+        **option.passed(OPTIONS, options, "nftables_probe_snat"),
+        "backend": facts.backend or options["backend"],
+        "boot_condition": condition,
+    }
     steps: list[Step] = [("nftables_package", package), ("nftables_probe_snat", table)]
-    return steps if facts.has_ipv6 else steps[::-1]
+    return steps if needs_nft else steps[::-1]

@@ -3,26 +3,53 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This module util is private to the collection: it may change at any time.
 
-"""Observes what the profile aks_dual_stack depends on: the IPv6 addresses of the node."""
+"""Observes what the profile aks_dual_stack depends on: the IPv6 addresses of the node, and whether Cilium takes its probes."""
 
 from __future__ import annotations
 
+import typing as t
+
 from .._core.option import Values
+from .._files.files import Files
 from .._platform import process
-from .._probe_snat import ipv6_backend
+from .._probe_snat import boot_programs, ipv6_backend
+from .._probe_snat.probe_guards import OtherTranslators
 from . import aks_dual_stack
-from .aks_dual_stack import Observation
+from .aks_dual_stack import AUTO, Observation
 
 
 def observe(options: Values, is_image: bool, _run: process.Runner) -> Observation:
+    """Raise NoMetadata, Failure."""
+    observation = Observation(is_image, _addresses(options, is_image))
+    if is_image or options["backend"] != AUTO or not aks_dual_stack.facts(options, observation).has_ipv6:
+        return observation
+    return observation._replace(bpf_reason=_bpf_reason(options["interface"], options["table"]))
+
+
+def _addresses(options: Values, is_image: bool) -> t.Sequence[str]:
     """Raise NoMetadata."""
     if not aks_dual_stack.is_asked(options, is_image):
-        return Observation(is_image)
+        return ()
     if options["ipv6"] == "address":
-        return Observation(is_image, ipv6_backend.global_ipv6_addresses(options["interface"]))
+        return ipv6_backend.global_ipv6_addresses(options["interface"])
     from .._cloud import imds_backend  # only a run that queries the service should wait for the import
 
     asking = imds_backend.asking(imds_backend.primary_ipv6, "azure")
     with process.waiting("waits for the metadata service of Azure"):
         _cloud, addresses = imds_backend.with_retries(asking, imds_backend.TIMEOUT, retries=imds_backend.RETRIES)
-    return Observation(is_image, addresses)
+    return addresses
+
+
+def _bpf_reason(link: str, table: str) -> str:
+    """Return why BPF programs must translate the probes; empty if a table can. Raises Failure.
+
+    While Cilium is upgraded its options may not show, and programs that are there do no harm without it: they stay.
+    """
+    cilium = OtherTranslators(link).cilium
+    if cilium is None:
+        return ""
+    if cilium.takes_probes:
+        return f"{', '.join(cilium.programs)} of Cilium on {link} takes them before nftables sees them"
+    if cilium.doubt(link) and boot_programs.is_installed(Files(), table):
+        return f"those of an earlier run stay, because it does not show now whether Cilium takes probes on {link}"
+    return ""

@@ -59,6 +59,8 @@ ADDRESSES = "link_addresses"
 # not depend on its mark, its link or its route.
 _NOT_TRANSLATING = ("rp_filter", "policy_routes", "nftables_connmark", ADDRESSES, "bridge", "ip")
 PROFILE = "profile"
+# A twin must not load BPF programs, and a table translates the same packets (tests/integration/_probe_snat/test_programs.py).
+STAND_IN = "The twin has a table in the place of BPF programs that translate probes."
 
 
 class Call(t.NamedTuple):
@@ -272,8 +274,10 @@ def _effects(call: Call, by: Request) -> Effects:
             shutil.copytree(former, BACKUP) if os.path.isdir(former) else os.makedirs(BACKUP)
         adjusted["backup"] = BACKUP
     adjusted.pop("checkpoint", None)
-    if call.name == PROBE_SNAT:
+    if call.name == PROBE_SNAT and adjusted.get("backend", "nftables") != "nftables":
         adjusted["backend"] = "nftables"  # whose table does what the BPF programs do, which no twin has
+        if adjusted.get("state") != "absent":
+            by.warn(STAND_IN)
     parts: Parts = part.parts(requested(part, adjusted, by, by.earlier))
     immediate = (resource for resource in parts.resources if resource.plane is Plane.IMMEDIATE)
     resources = [resource for resource in immediate if type(resource).__name__ != LIVE_PROGRAMS]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sampling import sampled
 
-from lab import Lab, Node, playbook
+from lab import Lab, Node, bpf, cilium, playbook
 from lab.container import SystemdNode
 from lab.metadata import WELL, Behaviour
 from lab.metadata_replies import DUAL_STACK
@@ -21,6 +21,7 @@ from lab.waiting import until
 TABLE = "ip6 azureSLBProbe"
 UNIT = "kubenode-nft-ip6-azureSLBProbe.service"
 TIMER = "kubenode-nft-ip6-azureSLBProbe.timer"
+PROGRAMS_UNIT = "kubenode-bpf-azureSLBProbe.service"
 DEADLINE = 60.0  # seconds that the boot program asks
 
 
@@ -195,3 +196,24 @@ def test_an_address_that_comes_or_goes_after_the_boot_is_followed_and_a_stopped_
     time.sleep(3)
     assert (state_of(node), state_of(node, TIMER), has_table(node)) == ("inactive", "inactive", False)
     assert play() > 0
+
+
+def test_a_node_that_gets_cilium_needs_no_nft_until_cilium_goes(
+    running: Lab, node: SystemdNode, bare: dict[str, object], play: Callable[..., int]
+) -> None:
+    assert has_table(node)
+    cilium.create_links(node)
+    bpf.attach(node, "tcx", "cil_from_netdev", to=running.pod("pod1").link)
+    with cilium.agent(node, {"kube-proxy-replacement": "true", "enable-ipv6": "true"}):
+        assert play() > 0 and not node.exists("/usr/sbin/nft")
+        assert state_of(node, PROGRAMS_UNIT) == "active"
+        assert running.load_balancer.probe_tcp(running.pod("pod1").address, 8080)
+        assert play() == 0
+        node.run(["systemctl", "restart", PROGRAMS_UNIT])
+        assert play() == 0
+    bpf.detach(node, "tcx", "cil_from_netdev")
+    node.ip(["link delete cilium_host"])
+    assert play() > 0 and has_table(node) and not node.exists(f"/etc/systemd/system/{PROGRAMS_UNIT}")
+    node.reboot()  # which ends the agent, and removes its files in /run
+    assert play(state="absent") > 0
+    assert node.snapshot() == bare

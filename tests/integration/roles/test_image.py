@@ -47,6 +47,7 @@ VARIABLES = {
     "aks_dual_stack_nftables_lock_timeout": "300",
     "aks_dual_stack_before": '["starter.service"]',
     "aks_dual_stack_agentbaker": "report",
+    "aks_dual_stack_backend": "auto",
     "aks_dual_stack_later_interfaces": "false",
     "aks_dual_stack_audit": "no",
     "aks_dual_stack_rehearse": "true",
@@ -236,6 +237,7 @@ def test_a_check_tells_what_the_run_does_and_a_second_run_does_nothing(built: Bu
     assert (built.predicted.changed, built.done.changed, built.again.changed) == (5, 5, 0)
     assert built.done.output.count("An image: the connection is community.general.chroot.") == len(ROLES)
     assert "not checked by nft" not in built.done.output
+    assert "Probes are translated by the table: an image does not show whether Cilium takes probes. Set " in built.done.output
 
 
 def test_no_program_that_was_started_changes_a_kernel(built: Built) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, Node, agentbaker, playbook
+from lab import Lab, Node, agentbaker, bpf, cilium, playbook
 from lab.metadata import Behaviour, MetadataServer
 from lab.metadata_replies import DUAL_STACK, IPV4_ONLY
 from lab.node import NamespaceNode
@@ -174,3 +174,87 @@ def test_the_report_says_which_unit_loads_the_table(site: Site) -> None:
     assert "Set aks_dual_stack_agentbaker to take_over" in said
     said = site.play("--check", aks_dual_stack_agentbaker="take_over").well().output
     assert "The role's unit replaces ipv6_nftables.service of the node's image." in said
+
+
+REPLACING = {"kube-proxy-replacement": "true", "enable-ipv6": "true"}
+TABLE_FILE, PROGRAMS_FILE = "/etc/kubenode/probe-snat.nft", "/etc/kubenode/probe-snat.json"
+
+
+def _translates(site: Site) -> str:
+    """What translates a probe now, on both planes: all else of both backends must be absent."""
+    has_table = "table ip6 azureSLBProbe" in site.node.snapshot()["nft"]
+    assert has_table is site.node.exists(TABLE_FILE) is not site.node.exists(PROGRAMS_FILE)
+    return "nftables" if has_table else "bpf"
+
+
+@pytest.mark.parametrize("hook", ["ingress", "tcx"])
+def test_auto_translates_by_programs_where_cilium_takes_probes(site: Site, hook: bpf.Hook) -> None:
+    """Beside a program that hands TCP over IPv6 to the link of the pod, as those of Cilium do with what they have translated."""
+    cilium.create_links(site.node)
+    bpf.attach(site.node, hook, "cil_from_netdev", to=site.lab.pod("pod1").link)
+    assert not site.is_answered()
+    with cilium.agent(site.node, REPLACING):
+        clean = site.node.snapshot()
+        predicted = site.play("--check", "--diff").well()
+        assert predicted.changed == 1 and site.node.snapshot() == clean
+        played = site.play("--diff").well()
+        assert _without_tense(played.output) == _without_tense(predicted.output)
+        kind = {"ingress": "tc"}.get(hook, hook)
+        taken = f"{kind} cil_from_netdev of Cilium on eth0 takes them before nftables sees them."
+        assert f"Probes are translated by BPF programs: {taken}" in played.output
+        assert "Need of the programs: possible." in played.output
+        assert "nftables_package (absent): nothing to do" in played.output and "table ip6" not in played.output
+        assert site.is_answered() and _translates(site) == "bpf"
+        after = site.node.snapshot()
+        again = site.play("-vvv").well()
+        assert (again.changed, again.modules) == (0, ["profile"]) and site.node.snapshot() == after
+        assert site.play(aks_dual_stack_state="absent").well().changed == 1
+        assert site.node.snapshot() == clean and not site.is_answered()
+
+
+def test_a_node_that_gets_cilium_moves_to_the_programs_in_one_run_and_back(site: Site) -> None:
+    clean = site.node.snapshot()
+    profile = site.module()
+    first = profile.run()
+    assert first["node"]["backend"] == _translates(site) == "nftables" and site.is_answered()
+    cilium.create_links(site.node)
+    bpf.attach(site.node, "tcx", "cil_from_netdev", to=site.lab.pod("pod1").link)
+    with cilium.agent(site.node, REPLACING):
+        moved = profile.four()
+        assert moved["node"]["backend"] == _translates(site) == "bpf" and site.is_answered()
+    unclear = profile.run()
+    assert not unclear["changed"] and "those of an earlier run stay" in unclear["node"]["backend_reason"]
+    bpf.detach(site.node, "tcx", "cil_from_netdev")
+    site.node.ip(["link delete cilium_host"])
+    returned = profile.four()
+    assert returned["node"]["backend"] == _translates(site) == "nftables" and site.is_answered()
+    profile.run(options={"mode": "runtime", "state": "absent"})
+    site.node.run(["sh", "-c", "rm /run/background*"])  # the agent's
+    assert site.node.snapshot() == clean
+
+
+def test_the_backend_of_the_option_is_taken_as_it_is(site: Site) -> None:
+    chosen = site.module(backend="bpf").run()
+    assert chosen["node"]["backend_reason"] == "Probes are translated by BPF programs: aks_dual_stack_backend says so."
+    assert _translates(site) == "bpf" and site.is_answered()
+    site.module(backend="nftables").run()
+    assert _translates(site) == "nftables" and site.is_answered()
+
+
+def test_a_rehearsal_beside_cilium_says_that_a_twin_has_no_programs(site: Site) -> None:
+    probe = {"source": "fe80::1234:5678:9abc", "destination": site.lab.pod("pod1").address, "destination_port": 8080}
+    given = {
+        "aks_dual_stack_rehearse": "true",
+        "aks_dual_stack_rehearse_packets": json.dumps([{**probe, "interface": "eth0"}]),
+    }
+    before = site.node.snapshot()
+    standing_in = site.play("--check", aks_dual_stack_backend="bpf", **given).well()
+    assert site.node.snapshot() == before and "It arrives with them" in standing_in.output, "the table in the programs' place"
+    cilium.create_links(site.node)
+    bpf.attach(site.node, "tcx", "cil_from_netdev", to=site.lab.pod("pod1").link)
+    with cilium.agent(site.node, REPLACING):
+        played = site.play(**given).well()
+        said = " ".join(played.output.split())
+        assert "packets[0] cannot be rehearsed: BPF programs on the path decide, and a twin has none: cil_from_netdev" in said
+        assert played.changed == 1 and site.is_answered()
+        assert site.play(aks_dual_stack_state="absent", **given).well().changed == 1

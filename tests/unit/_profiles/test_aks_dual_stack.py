@@ -39,7 +39,34 @@ def plan(observed: Observation, **given: t.Any) -> list[Step]:
 )
 def test_whether_the_node_has_ipv6_comes_with_its_reason(source: str, observed: Observation, has_ipv6: bool, reason: str) -> None:
     found = aks_dual_stack.facts(options(ipv6=source), observed)
-    assert found == (has_ipv6, f"The node has {'' if has_ipv6 else 'no '}IPv6: {reason}.")
+    assert found[:2] == (has_ipv6, f"The node has {'' if has_ipv6 else 'no '}IPv6: {reason}.")
+    assert bool(found.backend) is has_ipv6
+
+
+TAKES = "tc cil_from_netdev of Cilium on eth0 takes them before nftables sees them"
+
+
+@pytest.mark.parametrize(
+    ("backend", "observed", "chosen", "reason"),
+    [
+        ("auto", Observation(False, bpf_reason=TAKES), "bpf", f"BPF programs: {TAKES}."),
+        ("auto", Observation(False), "nftables", "the table: nothing shows that Cilium takes probes on eth0 before nftables."),
+        ("auto", Observation(True), "nftables", "the table: an image does not show whether Cilium takes probes. Set"),
+        ("bpf", Observation(True), "bpf", "BPF programs: aks_dual_stack_backend says so."),
+        ("nftables", Observation(False, bpf_reason=TAKES), "nftables", "the table: aks_dual_stack_backend says so."),
+    ],
+)
+def test_what_translates_comes_with_its_reason(backend: str, observed: Observation, chosen: str, reason: str) -> None:
+    facts = aks_dual_stack.facts(options(ipv6="always", backend=backend), observed)
+    assert facts.backend == chosen
+    assert facts.backend_reason.startswith(f"Probes are translated by {reason}")
+
+
+def test_programs_need_no_nft_so_that_it_goes_behind_the_table_that_they_replace() -> None:
+    planned = plan(Observation(False, bpf_reason=TAKES), ipv6="always")
+    states = [(module, one["state"]) for module, one in planned]
+    assert states == [("nftables_probe_snat", "present"), ("nftables_package", "absent")]
+    assert planned[0][1]["backend"] == "bpf"
 
 
 @pytest.mark.parametrize("source", ["imds", "address"])

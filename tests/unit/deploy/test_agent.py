@@ -131,7 +131,7 @@ ROOT: list[tuple[str, dict[str, Any], str]] = [
     ("cilium_migration", {"cordon": True}, "because the agent has no kubectl; True was given"),
     ("cilium_migration", {"backup": "/etc/cron.d"}, "because it is a path; '/etc/cron.d' was given"),
     ("eni_policy_routing", {"checkpoint": 20, "checkpoint_command": "id > F"}, "checkpoint_command is not accepted"),
-    ("aks_dual_stack", {"path": "/etc/cron.d/x"}, "Accepted are aks_dual_stack_ followed by agentbaker, audit, before, "),
+    ("aks_dual_stack", {"path": "/etc/cron.d/x"}, "Accepted are aks_dual_stack_ followed by agentbaker, audit, backend, before"),
     (
         "aks_dual_stack",
         {"path": "/etc/ld.so.preload"},
