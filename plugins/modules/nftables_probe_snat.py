@@ -111,7 +111,9 @@ options:
       - V(nftables) is the table O(table).
       - V(bpf) is two BPF programs on O(interface), for a node on which the BPF programs of Cilium take probes before nftables
         sees them. They treat a packet as the table does, except one with a VLAN tag or with extension headers, which they do not
-        touch. They are attached in front of all others, by tcx from Linux 6.6 on. Before, traffic control attaches them, and a
+        touch. Where Cilium has translated the destination of a probe by TCP, they give the reply its source again, as Cilium's
+        program at egress does not see it any more.
+      - The programs are attached in front of all others, by tcx from Linux 6.6 on. Before, traffic control attaches them, and a
         filter of priority 1 that is there is a reason to refuse.
       - V(auto) is V(bpf) if Cilium takes probes on O(interface), and V(nftables) otherwise. See RV(backend).
       - What another backend has made for O(table) is removed in the same run.

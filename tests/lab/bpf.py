@@ -8,11 +8,14 @@ A program either passes each packet on, or hands IPv6 TCP packets to another lin
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import socket
+import struct
 from typing import Literal
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attaching, attachments
+from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attaching, attachments, loader
+from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import instructions as i
 from lab.machine import Machine
 
 Hook = Literal["ingress", "egress", "tcx", "tcx egress", "XDP"]
@@ -101,3 +104,98 @@ def detach(machine: Machine, hook: Hook, name: str, link: str = "eth0") -> None:
                 attaching.detach(index, direction, place)
 
     machine.in_network(detach_inside)
+
+
+def attach_node_port(machine: Machine, node: str, pod: str, link: str, port: int) -> None:
+    """Attaches programs that translate connections by TCP to an address of the node, as Cilium does for a node port.
+
+    At ingress they hand a packet to the pod by its link. At egress they give a reply the node's address again, if it is for a
+    client that ingress has seen (bpf/lib/nodeport_egress.h), and let no further program see it. port: of the pod; that of the
+    node is PORT.
+    """
+    addresses = [ipaddress.IPv6Address(address).packed for address in (node, pod)]
+    ports = b"".join(struct.pack(">HH", number, 0) for number in (PORT, port))
+
+    def attach_inside() -> None:
+        maps = {"pair": loader.create_map("pair", b"".join(addresses) + ports), "client": loader.create_map("client", bytes(16))}
+        lines = {"ingress": _to_pod(socket.if_nametoindex(link)), "egress": _from_pod()}
+        for direction, program in lines.items():
+            name = {"ingress": "cil_from_netdev", "egress": "cil_to_netdev"}[direction]
+            descriptor = loader.load(name, i.assembled(program, maps))
+            kind = attachments.ATTACHMENTS[direction]
+            loader.bpf(8, struct.pack("=IIII", socket.if_nametoindex("eth0"), descriptor, kind, 1 << 4))  # as above
+
+    machine.in_network(attach_inside)
+
+
+PORT = 30080
+_HEADER, _PORTS = -40, -48  # on the stack
+_SOURCE, _DESTINATION = 8, 24
+
+
+def _to_pod(index: int) -> list[i.Line]:
+    seen = [line for half in (0, 8) for line in (i.load(i.R1, 8, i.R10, _HEADER + _SOURCE + half), i.store(8, i.R8, half, i.R1))]
+    handed = [*(i.move(register, value) for register, value in ((i.R1, index), (i.R2, 0), (i.R3, 0), (i.R4, 0)))]
+    is_ours = [*_unlike(i.R7, 0, _DESTINATION), *_unlike_port(2, 32)]
+    return [*_begun(), *is_ours, *seen, *_replaced(_DESTINATION, 0, 2), *handed, i.call(152, "redirect_neigh"), i.leave(), *_END]
+
+
+def _from_pod() -> list[i.Line]:
+    is_ours = [*_unlike(i.R7, 16, _SOURCE), *_unlike_port(0, 36), *_unlike(i.R8, 0, _DESTINATION)]
+    return [*_begun(), *is_ours, *_replaced(_SOURCE, 16, 0), *_END]
+
+
+def _copied(place: int, offset: int, length: int) -> list[i.Line]:
+    call = [i.move(i.R1, i.R6), i.move(i.R2, offset), i.move(i.R3, i.R10), i.add(i.R3, place), i.move(i.R4, length)]
+    return [*call, i.call(26, "skb_load_bytes"), i.jump_if(i.R0, "!=", 0, "pass")]
+
+
+def _begun() -> list[i.Line]:
+    protocol = [i.move(i.R6, i.R1), i.load(i.R0, 4, i.R6, 16), i.jump_if(i.R0, "!=", socket.htons(0x86DD), "pass")]
+    tcp = [i.load(i.R0, 1, i.R10, _HEADER + 6), i.jump_if(i.R0, "!=", socket.IPPROTO_TCP, "pass")]
+    return [
+        *protocol,
+        *_copied(_HEADER, 14, 40),
+        *tcp,
+        *_copied(_PORTS, 54, 4),
+        i.address(i.R7, "pair"),
+        i.address(i.R8, "client"),
+    ]
+
+
+def _unlike(base: i.Register, offset: int, field: int) -> list[i.Line]:
+    parts = ((i.load(i.R1, 8, i.R10, _HEADER + field + half), i.load(i.R2, 8, base, offset + half)) for half in (0, 8))
+    return [line for loads in parts for line in (*loads, i.jump_if(i.R1, "!=", i.R2, "pass"))]
+
+
+def _unlike_port(field: int, offset: int) -> list[i.Line]:
+    return [i.load(i.R1, 2, i.R10, _PORTS + field), i.load(i.R2, 2, i.R7, offset), i.jump_if(i.R1, "!=", i.R2, "pass")]
+
+
+def _replaced(field: int, old: int, port: int) -> list[i.Line]:
+    """Gives the packet the other address and port of the pair. port: its offset in the header of TCP."""
+    new, (old_port, new_port) = 16 - old, (32, 36) if old == 0 else (36, 32)
+    difference = [i.move(i.R1, i.R7), i.add(i.R1, old), i.move(i.R2, 16), i.move(i.R3, i.R7), i.add(i.R3, new), i.move(i.R4, 16)]
+    checksum = [i.move(i.R1, i.R6), i.move(i.R2, 70)]
+    return [
+        *difference, i.move(i.R5, 0), i.call(28, "csum_diff"),
+        i.move(i.R4, i.R0), i.move(i.R3, 0), *checksum, i.move(i.R5, 0x10), i.call(11, "l4_csum_replace"),
+        i.load(i.R3, 2, i.R7, old_port), i.load(i.R4, 2, i.R7, new_port), *checksum, i.move(i.R5, 2),
+        i.call(11, "l4_csum_replace"),
+        *_stored(14 + field, new, 16), *_stored(54 + port, new_port, 2),
+    ]  # fmt: skip
+
+
+def _stored(offset: int, place: int, length: int) -> list[i.Line]:
+    call = [
+        i.move(i.R1, i.R6),
+        i.move(i.R2, offset),
+        i.move(i.R3, i.R7),
+        i.add(i.R3, place),
+        i.move(i.R4, length),
+        i.move(i.R5, 0),
+    ]
+    return [*call, i.call(9, "skb_store_bytes")]
+
+
+_END: list[i.Line] = [i.Label("pass"), i.move(i.R0, 0), i.leave()]  # TC_ACT_OK

@@ -25,15 +25,16 @@ class Register(int):
 R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 = map(Register, range(11))
 Operand = t.Union[Register, int]
 
+OWN_PROGRAMS = "kubenode_"  # how the names of this collection's programs begin
 # RFC 9669, sections 4.1, 4.3 and 5: class, operation and size
 ADD, AND, MOVE, SWAP = 0x07, 0x57, 0xB7, 0xDC  # of 64 bits with a number; SWAP is between the packet's order and the node's
 FROM_REGISTER = 0x08
 JUMP, CALL, EXIT, WIDE = 0x05, 0x85, 0x95, 0x18
-CONDITIONS = {"==": 0x15, "!=": 0x55, "<": 0xA5}
+CONDITIONS = {"==": 0x15, ">": 0x25, "!=": 0x55, "<": 0xA5}
 LOAD, STORE_NUMBER, STORE, ATOMIC = 0x61, 0x62, 0x63, 0xDB
 SIZES = {1: 0x10, 2: 0x08, 4: 0x00, 8: 0x18}  # in bytes
-MAP_VALUE = 2  # BPF_PSEUDO_MAP_VALUE (include/uapi/linux/bpf.h): the address of what a map's first entry has, from Linux 5.2 on
-MAPS = (1, MAP_VALUE)  # BPF_PSEUDO_MAP_FD
+# include/uapi/linux/bpf.h, BPF_PSEUDO_*: a map, and the address of what its first entry has, from Linux 5.2 on
+MAP, MAP_VALUE = 1, 2
 ENCODED = struct.Struct("=BBhi")
 SIGNED = 1 << 31
 
@@ -93,14 +94,19 @@ def keep_bits(to: Register, value: int) -> Instruction:
     return Instruction(AND, f"{to} &= {value:#x}", to, number=value)
 
 
-def from_network_order(to: Register) -> Instruction:
-    """Turn 16 bits of a packet into the node's order."""
-    return Instruction(SWAP, f"{to} = be16 {to}", to, number=16)
+def swap(to: Register, bits: int) -> Instruction:
+    """Turn a number of a packet into the node's order, or back, and leave out all bits above."""
+    return Instruction(SWAP, f"{to} = be{bits} {to}", to, number=bits)
 
 
 def address(to: Register, place: str, offset: int = 0) -> Instruction:
     """Get the address of a byte of what a map has. place: the map's name."""
     return Instruction(WIDE, f"{to} = {place}[0] + {offset}", to, MAP_VALUE, place=place, further=offset)
+
+
+def reference(to: Register, place: str) -> Instruction:
+    """Get a map, for a function. place: its name."""
+    return Instruction(WIDE, f"{to} = map {place}", to, MAP, place=place, further=0)
 
 
 def jump(target: str) -> Instruction:
@@ -153,10 +159,7 @@ def tags(lines: t.Sequence[Line]) -> tuple[str, ...]:
 
     The kernel computes it without maps (kernel/bpf/core.c, bpf_prog_calc_tag).
     """
-    plain = [
-        line._replace(further=0) if isinstance(line, Instruction) and line.of in MAPS and line.code == WIDE else line
-        for line in lines
-    ]
+    plain = [line._replace(further=0) if isinstance(line, Instruction) and line.place else line for line in lines]
     code = assembled(plain, {line.place: 0 for line in lines if isinstance(line, Instruction)})
     return hashlib.sha1(code).hexdigest()[:16], hashlib.sha256(code).hexdigest()[:16]
 

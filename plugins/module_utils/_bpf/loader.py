@@ -25,7 +25,7 @@ SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x
 # include/uapi/linux/bpf.h
 MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD, PROG_TEST_RUN = 0, 1, 2, 5, 10
 PROG_GET_FD_BY_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, MAP_FREEZE = 13, 14, 15, 22
-ARRAY, SCHED_CLS = 2, 3  # BPF_MAP_TYPE_ARRAY, BPF_PROG_TYPE_SCHED_CLS
+ARRAY, LRU_HASH, SCHED_CLS = 2, 9, 3  # BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_LRU_HASH, BPF_PROG_TYPE_SCHED_CLS
 CONSTANT = 1 << 7  # BPF_F_RDONLY_PROG
 NAME = 15  # characters
 LOG = 1 << 16  # bytes of the verifier's reasons
@@ -62,11 +62,8 @@ def opened(descriptor: int) -> t.Iterator[int]:
 
 def create_map(name: str, value: bytes, is_constant: bool = False) -> int:
     """Create a map with one entry. Returns its descriptor. Raises Failure."""
-    _permit_memory()
-    flags = CONSTANT if is_constant else 0
-    attributes = struct.pack("=IIIIIII16s", ARRAY, 4, len(value), 1, flags, 0, 0, name[:NAME].encode())
     with _refused(f"the map {name}"):
-        descriptor = bpf(MAP_CREATE, attributes)
+        descriptor = _new_map(name, ARRAY, 4, len(value), 1, CONSTANT if is_constant else 0)
         try:
             key, held = ctypes.create_string_buffer(4), ctypes.create_string_buffer(value, len(value))
             bpf(MAP_UPDATE, struct.pack("=IxxxxQQQ", descriptor, ctypes.addressof(key), ctypes.addressof(held), 0))
@@ -76,6 +73,20 @@ def create_map(name: str, value: bytes, is_constant: bool = False) -> int:
             os.close(descriptor)
             raise
     return descriptor
+
+
+def create_memory(name: str, key: int, value: int, entries: int) -> int:
+    """Create a map of which the kernel forgets the oldest entries. Returns its descriptor. Raises Failure.
+
+    key, value: their lengths in bytes.
+    """
+    with _refused(f"the map {name}"):
+        return _new_map(name, LRU_HASH, key, value, entries, 0)
+
+
+def _new_map(name: str, kind: int, key: int, value: int, entries: int, flags: int) -> int:
+    _permit_memory()
+    return bpf(MAP_CREATE, struct.pack("=IIIIIII16s", kind, key, value, entries, flags, 0, 0, name[:NAME].encode()))
 
 
 def load(name: str, code: bytes) -> int:
@@ -109,13 +120,15 @@ def program(number: int) -> LoadedProgram | None:
 
 
 def read_map(number: int) -> LoadedMap | None:
-    """Return a map by its ID; None if it has ended since. Raises OSError."""
+    """Return a map by its ID; None if it has ended since, or is none of one entry. Raises OSError."""
     try:
         descriptor = bpf(MAP_GET_FD_BY_ID, struct.pack("=III", number, 0, 0))
     except FileNotFoundError:
         return None
     with opened(descriptor):
-        _kind, _number, _key, size, _entries, _flags, name = MAP.unpack(_info(descriptor, bytes(MAP.size)))
+        kind, _number, length, size, entries, _flags, name = MAP.unpack(_info(descriptor, bytes(MAP.size)))
+        if (kind, length, entries) != (ARRAY, 4, 1):
+            return None
         key, value = ctypes.create_string_buffer(4), ctypes.create_string_buffer(size)
         bpf(MAP_LOOKUP, struct.pack("=IxxxxQQQ", descriptor, ctypes.addressof(key), ctypes.addressof(value), 0))
     return LoadedMap(number, _text(name), value.raw)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from .._core import names
+from .._core.errors import Invalid
 from .._core.option import Option, Options
 from .._core.parts import NO_EFFECTS, TWO_PLANES, Effects, Parts, Request
 from .._core.plan import Guard, Resource
@@ -25,6 +26,7 @@ from .._platform import kernel
 from .._probe_snat import agentbaker_resource, boot_programs, probe_guards, probe_table, programs_guards, programs_unit
 from .._probe_snat.agentbaker_resource import ReplacedUnit
 from .._probe_snat.live_programs import LivePrograms
+from .._probe_snat.probe_programs import MOST_PROBES
 from .._probe_snat.probe_table import ProbeSnat
 from .._probe_snat.programs_unit import BootPrograms
 from .._systemd.unit_files import path_of
@@ -45,10 +47,10 @@ def parts(request: Request) -> Parts:
     before = kubelet_units.others(request.params["before"])
     wanted = ProbeSnat.from_options(request.params) if request.is_present else None
     translators = probe_guards.OtherTranslators(request.params["interface"])
-    backend = _backend(request.params["backend"], translators) if wanted else ""
+    files, units = Files(), Units(request.run, request.warn)
+    backend = _backend(request.params["backend"], translators, files, table) if wanted else ""
     desired = wanted if backend == NFTABLES else None
     nft = Nft(request.run, request.warn, is_coming=request.earlier.brings_nft)
-    files, units = Files(), Units(request.run, request.warn)
     boot = BootTable(files, units, FAMILY, table, path, before)
     is_agentbakers = table == agentbaker_resource.TABLE.name
     is_asked = request.params["agentbaker"] == "take_over" and request.params["permanent"]
@@ -78,6 +80,8 @@ def parts(request: Request) -> Parts:
     if is_agentbakers:
         resources.insert(0 if replaces else len(resources), replaced)
     probes = wanted.probes if wanted and backend == BPF else ()
+    if len(probes) > MOST_PROBES:
+        raise Invalid("probes", f"a list of {len(probes)}", f"at most {MOST_PROBES} probes with backend bpf")
     programs = BootPrograms(table, request.params["interface"], probes)
     of_programs = _of_programs(programs, files, units, path, request.params["immediate"], before)
     resources = [*of_programs, *resources] if probes else [*resources, *of_programs]
@@ -107,11 +111,11 @@ def parts(request: Request) -> Parts:
     )
 
 
-def _backend(option: str, translators: probe_guards.OtherTranslators) -> str:
+def _backend(option: str, translators: probe_guards.OtherTranslators, files: Files, table: str) -> str:
     """Return the backend that the option chooses on this node."""
     if option != AUTO:
         return option
-    return BPF if translators.cilium and translators.cilium.takes_probes else NFTABLES
+    return BPF if boot_programs.reason(files, translators, table) else NFTABLES
 
 
 def _archive() -> str:

@@ -21,6 +21,7 @@ from .._systemd import unit_files, units
 from .._systemd.boot_unit import BootUnit
 from .._systemd.unit_resource import EnabledUnit
 from . import programs_unit
+from .probe_guards import OtherTranslators
 from .programs_unit import BootPrograms
 
 if t.TYPE_CHECKING:  # by this import Ansible sends the module to the node, where archive() packs it
@@ -32,6 +33,19 @@ def is_installed(backend: files.Files, table: str) -> bool:
     unit = programs_unit.name(table)
     record = boot_files.record(unit)
     return any(backend.read(path) is not None for path in (unit_files.path_of(unit), record)) or backend.is_left_over(record)
+
+
+def reason(backend: files.Files, translators: OtherTranslators, table: str) -> str:
+    """Return why BPF programs must translate the probes; empty if a table can. Raises Failure.
+
+    While Cilium is upgraded its options may not show, and programs that are there do no harm without it: they stay.
+    """
+    cilium, link = translators.cilium, translators.link
+    if cilium and cilium.takes_probes:
+        return f"{', '.join(cilium.programs)} of Cilium on {link} takes them before nftables sees them"
+    if cilium and cilium.doubt(link) and is_installed(backend, table):
+        return f"those of an earlier run stay, because it does not show now whether Cilium takes probes on {link}"
+    return ""
 
 
 def path(of_table: str) -> str:

@@ -58,7 +58,7 @@ class Cilium(t.NamedTuple):
             return (
                 f"{link} carries Cilium's BPF programs {', '.join(self.programs)}, and the agent's options were not found,"
                 " neither in the configuration of a running cilium-agent nor in its state. If Cilium replaces kube-proxy, the"
-                " table has no effect: set state to absent then."
+                " table has no effect: set backend to bpf then."
             )
         return ""
 
@@ -210,7 +210,7 @@ def cilium_node_ports(translators: OtherTranslators) -> t.Iterable[str]:
         return
     if cilium.takes_probes:
         raise Refusal(
-            f"{cilium.taken(link)}. Nothing was changed. Set state to absent for this node, and give IPv6 services"
+            f"{cilium.taken(link)}. Nothing was changed. Set backend to bpf, whose programs come first, or give IPv6 services"
             " externalTrafficPolicy Local"
         )
     doubt = cilium.doubt(link)

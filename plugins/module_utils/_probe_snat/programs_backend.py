@@ -14,10 +14,11 @@ import typing as t
 
 from .._bpf import attaching, attachments, instructions, loader
 from .._bpf.attachments import EGRESS, INGRESS, TC, Place
+from .._bpf.instructions import OWN_PROGRAMS
 from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from . import probe_programs
-from .probe_programs import COUNTS, OWN, PROBES, AttachedPrograms, SetPrograms, name
+from .probe_programs import COUNTS, PROBES, AttachedPrograms, SetPrograms, name
 from .probe_table import Probe
 
 # The order in which they are attached: each probe that is translated has an answer that is translated back.
@@ -123,6 +124,8 @@ def _loaded(operation: SetPrograms) -> t.Iterator[dict[str, int]]:
         maps = {}
         for map_name, value in probe_programs.maps(probes).items():
             maps[map_name] = stack.enter_context(loader.opened(loader.create_map(map_name, value, map_name == PROBES)))
+        for map_name, sizes in probe_programs.CONNECTIONS.items():
+            maps[map_name] = stack.enter_context(loader.opened(loader.create_memory(map_name, *sizes)))
         programs = {}
         for direction in DIRECTIONS:
             code = instructions.assembled(probe_programs.program(direction, len(probes)), maps)
@@ -132,6 +135,6 @@ def _loaded(operation: SetPrograms) -> t.Iterator[dict[str, int]]:
 
 def _before(places: t.Sequence[Place], own: Place) -> list[Place]:
     """Return the programs of others that packets meet first. Of filters with one priority, that is unknown."""
-    earlier = [place for place in places[: places.index(own)] if not place.name.startswith(OWN)]
+    earlier = [place for place in places[: places.index(own)] if not place.name.startswith(OWN_PROGRAMS)]
     equal = [place for place in places if own.hook == TC == place.hook and place.priority == own.priority]
-    return earlier + [place for place in equal if place not in earlier and not place.name.startswith(OWN)]
+    return earlier + [place for place in equal if place not in earlier and not place.name.startswith(OWN_PROGRAMS)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import typing as t
 
+from .._bpf.instructions import OWN_PROGRAMS
 from .._core.errors import Refusal
 from .._platform import kernel
 from .._systemd.units import Units
@@ -35,12 +36,11 @@ def ethernet_link(link: str) -> t.Iterable[str]:
 def first_place(link: str) -> t.Iterable[str]:
     """Refuse a link on which no program can come before those that are there."""
     from .._bpf import attachments  # needs ctypes, which a node without this backend does not have to have
-    from .probe_programs import OWN
 
     index = socket.if_nametoindex(link)
     places = [place for each in attachments.CLSACT for place in attachments.places(index, each)]
     first = [place.name for place in places if place.hook == attachments.TC and place.priority == 1]
-    others = sorted({name for name in first if not name.startswith(OWN)})
+    others = sorted({name for name in first if not name.startswith(OWN_PROGRAMS)})
     if others and not attachments.has_tcx(index):
         raise Refusal(
             f"{link} carries the filters {', '.join(others)} of priority 1, and this kernel, older than Linux 6.6, attaches no"

@@ -23,7 +23,8 @@ def observe(options: Values, is_image: bool, _run: process.Runner) -> Observatio
     observation = Observation(is_image, _addresses(options, is_image))
     if is_image or options["backend"] != AUTO or not aks_dual_stack.facts(options, observation).has_ipv6:
         return observation
-    return observation._replace(bpf_reason=_bpf_reason(options["interface"], options["table"]))
+    translators = OtherTranslators(options["interface"])
+    return observation._replace(bpf_reason=boot_programs.reason(Files(), translators, options["table"]))
 
 
 def _addresses(options: Values, is_image: bool) -> t.Sequence[str]:
@@ -38,18 +39,3 @@ def _addresses(options: Values, is_image: bool) -> t.Sequence[str]:
     with process.waiting("waits for the metadata service of Azure"):
         _cloud, addresses = imds_backend.with_retries(asking, imds_backend.TIMEOUT, retries=imds_backend.RETRIES)
     return addresses
-
-
-def _bpf_reason(link: str, table: str) -> str:
-    """Return why BPF programs must translate the probes; empty if a table can. Raises Failure.
-
-    While Cilium is upgraded its options may not show, and programs that are there do no harm without it: they stay.
-    """
-    cilium = OtherTranslators(link).cilium
-    if cilium is None:
-        return ""
-    if cilium.takes_probes:
-        return f"{', '.join(cilium.programs)} of Cilium on {link} takes them before nftables sees them"
-    if cilium.doubt(link) and boot_programs.is_installed(Files(), table):
-        return f"those of an earlier run stay, because it does not show now whether Cilium takes probes on {link}"
-    return ""

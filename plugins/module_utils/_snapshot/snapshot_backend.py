@@ -14,6 +14,7 @@ import socket
 import typing as t
 
 from .._bpf import attachments, loader
+from .._bpf.instructions import OWN_PROGRAMS
 from .._core import fields
 from .._core.errors import Failure
 from .._core.fields import IPV4, IPV6
@@ -28,7 +29,6 @@ from .._routing.routing_backend import GETNEIGH, Netlink, dump
 from . import entries, netfilter_backend, pods_backend, saved, snapshot
 from . import settings as settings_model
 from .snapshot import Notes, Origin, Unread
-from .values import OWN_PROGRAMS
 
 
 def settings(_run: process.Runner, _note: Notes, further: t.Iterable[str] = ()) -> dict[str, t.Any]:

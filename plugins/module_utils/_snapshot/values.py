@@ -13,6 +13,7 @@ import re
 import typing as t
 from functools import lru_cache, partial
 
+from .._bpf.instructions import OWN_PROGRAMS
 from .._core import memo
 from .._core.errors import Invalid
 from .._routing import route as routing
@@ -491,9 +492,6 @@ class PodNeighbour(t.NamedTuple):
     link: str
     address: str
     mac: str
-
-
-OWN_PROGRAMS = "kubenode_"  # how the names of this collection's BPF programs begin
 
 
 class TranslatedProbe(t.NamedTuple):

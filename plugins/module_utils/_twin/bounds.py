@@ -15,6 +15,7 @@ import ipaddress
 import typing as t
 
 from .._core.errors import Invalid
+from .._probe_snat.probe_programs import MOST_PROBES
 from .._ruleset import nft_objects
 
 Entry = t.Mapping[str, t.Any]
@@ -27,7 +28,6 @@ MOST = {
 # Of those that the packets of a twin can meet. The kernel looks through all rules for each that it adds.
 MOST_OF_TWIN = {"rules": 16384, "routes": 65536, "neighbors": 16384}
 MOST_ADDRESSES = 16384
-MOST_PROBES = 1024  # that BPF programs translate: the jumps of a program reach that far
 MOST_LINES, MOST_BYTES = 262144, 64 << 20  # of all rules as text
 MOST_COMMANDS, MOST_COMMAND_BYTES = 1024, 1 << 20  # of the option commands
 MOST_ELEMENTS = 524288  # of all sets of nft, or of all ipsets, whose ranges count with each of their addresses and ports

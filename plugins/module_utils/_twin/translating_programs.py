@@ -22,7 +22,7 @@ from .._probe_snat.probe_programs import EGRESS, INGRESS
 from .._probe_snat.probe_table import ProbeSnat
 from .._snapshot.assumption import ADDRESS, Assumption, Concern
 from .._snapshot.values import Link, Program
-from . import bounds, virtual_servers
+from . import virtual_servers
 from .substitutions import PROGRAM, replaced
 
 TABLE = f"kubenodeTwinProbes{{}}-{virtual_servers.TOKEN}"  # with the place of the program among those of the snapshot
@@ -58,7 +58,7 @@ def assumptions(known: t.Iterable[StandIn]) -> t.Iterator[Assumption]:
 
 def is_known(program: Program) -> bool:
     """Return whether a program is one of this collection, as this version writes it."""
-    has_place = program.hook in HOOKS and program.direction in CHAINS and 0 < len(program.probes) <= bounds.MOST_PROBES
+    has_place = program.hook in HOOKS and program.direction in CHAINS and 0 < len(program.probes) <= probe_programs.MOST_PROBES
     return program.has_own_name and has_place and program.tag in _tags(program.direction, len(program.probes))
 
 

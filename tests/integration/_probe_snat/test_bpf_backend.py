@@ -117,6 +117,22 @@ def kernel_warnings() -> int:
     return subprocess.run(["dmesg"], capture_output=True, text=True, check=True).stdout.count("WARNING: ")
 
 
+def test_a_node_port_that_programs_translate_at_both_ends_is_answered(lab: Lab, node: NamespaceNode) -> None:
+    """As by Cilium from 1.17 on: its program at egress would give the reply the node's address, and finds no connection."""
+    pod = lab.pod("pod1")
+    run(node)
+    bpf.attach_node_port(node, node.address, pod.address, pod.link, POD_PORT)
+    assert order(node, "egress") == [own("egress"), "cil_to_netdev"]
+    for _connection in range(20):
+        answer = lab.load_balancer.probe_http(node.address, bpf.PORT)
+        assert answer is not None and answer.peer == PROBE_TRANSLATED
+        assert lab.client.fetch(node.address, bpf.PORT), "a client is answered through both programs"
+    assert lab.load_balancer.probe_tcp(pod.address, POD_PORT), "a pod that is probed itself needs no other address"
+    assert not lab.load_balancer.probe_tcp(node.address, bpf.PORT + 1, timeout=QUICK)
+    run(node, state="absent")
+    assert not lab.load_balancer.probe_tcp(node.address, bpf.PORT, timeout=QUICK)
+
+
 def test_a_run_puts_the_programs_in_front_again(node: NamespaceNode) -> None:
     run(node, permanent=False)
     bpf.detach(node, "tcx", own("ingress"))

@@ -45,7 +45,7 @@ def test_cilium_that_answers_node_ports_refuses_present_but_not_absent(node: Nam
         for plane in ("immediate", "permanent"):
             error = refused(node, **{plane: False})
             assert f"eth0 carries Cilium's BPF programs {kind} cil_from_netdev, and by the configuration of the process" in error
-            assert "Set state to absent for this node" in error
+            assert "Set backend to bpf" in error
         absent = run(node, state="absent")
     assert absent["changed"] and absent["needed"]["verdict"] == "ineffective"
     assert f"{kind} cil_from_netdev" in absent["needed"]["reasons"][0]
