@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._explain import explain_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._explain.differences import Change
 from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explanation import Explanation
 from ansible_collections.kubenode.datapath.plugins.module_utils._explain.node_differences import Difference
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance
@@ -54,7 +55,7 @@ class History(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        named = {change.text for change in self.explanation.guilty}
+        named = {*map(_identity, self.explanation.guilty)}
         if not named:  # a guilty change that another one hides is none
             return OPEN if self.guilty or self.explanation.is_loss else EXACT
         if named - {text for texts in self.guilty.values() for text in texts}:
@@ -66,6 +67,11 @@ class History(NamedTuple):
         lines += [f"    {self.connection.sender} {self.connection.source} > {self.connection.destination}:{self.connection.port}"]
         lines += [f"    guilty: {change}: {', '.join(texts)}" for change, texts in self.guilty.items()]
         return "\n".join([*lines, f"    said: {self.explanation.sentence}"])
+
+
+def _identity(change: Change) -> str:
+    """Return what is the same of a change before and after the explanation has let nft write its rule."""
+    return " ".join(change.source) or change.text
 
 
 class _Node:
@@ -125,7 +131,7 @@ def history(seed: int, most: int = MOST) -> History:
                     innocent.append(change)
                     without = after
                     continue
-                texts = frozenset(each.text for each in Difference(without, after).changes)
+                texts = frozenset(_identity(each) for each in Difference(without, after).changes)
                 # A change of iptables loads all of its rules, so that a second one would make the first undone.
                 is_apart = all(change.kind != other.kind and not texts & found for other, found in guilty)
                 if texts and len(guilty) < wanted and is_apart and _is_of_packets(change):
@@ -148,7 +154,7 @@ def history(seed: int, most: int = MOST) -> History:
     explained = explain_backend.explain(before, after, packet, {}, random_nodes.run)
     seconds = time.monotonic() - started
     # With a link that goes down, the kernel removes what another change removed: that is in no snapshot.
-    shown = {each.text for each in Difference(before, after).changes}
+    shown = {_identity(each) for each in Difference(before, after).changes}
     named = {str(change): texts & shown for change, texts in guilty if texts & shown}
     return History(seed, node.name, connection, innocent, named, explained, seconds)
 
