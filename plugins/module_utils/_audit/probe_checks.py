@@ -11,6 +11,7 @@ import contextlib
 import re
 import typing as t
 
+from .._probe_snat import probe_programs
 from .._probe_snat.probe_table import AZURE_SOURCE, ProbeSnat
 from .._ruleset.ruleset import Table
 from .._snapshot.values import Program
@@ -191,7 +192,5 @@ def _is_loaded(node: Node, family: str | None, table: str) -> bool:
     """Return whether the kernel has a table; without a family, one of its BPF programs."""
     if family:
         return f"{family} {table}" in map(str, node.listed_tables())
-    from .._probe_snat import programs_backend  # needs ctypes, which most audits do without
-
-    names = {programs_backend.name(table, direction) for direction in programs_backend.DIRECTIONS}
+    names = {probe_programs.name(table, direction) for direction in (probe_programs.INGRESS, probe_programs.EGRESS)}
     return any(program.name in names for program in node.programs())
