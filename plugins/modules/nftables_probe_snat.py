@@ -113,8 +113,8 @@ options:
         sees them. They treat a packet as the table does, except one with a VLAN tag or with extension headers, which they do not
         touch. Where Cilium has translated the destination of a probe by TCP, they give the reply its source again, as Cilium's
         program at egress does not see it any more.
-      - The programs are attached in front of all others, by tcx from Linux 6.6 on. Before, traffic control attaches them, and a
-        filter of priority 1 that is there is a reason to refuse.
+      - The programs are attached in front of all others, by tcx from Linux 6.6 on. Before, traffic control attaches them with
+        priority 1, of which the newest comes first. If Cilium attaches its programs there again, the unit does, too.
       - V(auto) is V(bpf) if Cilium takes probes on O(interface), and V(nftables) otherwise. See RV(backend).
       - What another backend has made for O(table) is removed in the same run.
     version_added: 1.1.0

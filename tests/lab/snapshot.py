@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attachments, loader
 from lab.machine import Machine
 from lab.namespace import TOOLS
 
@@ -78,6 +77,9 @@ def network(machine: Machine) -> dict[str, Any]:
 
 def _programs() -> list[str]:
     """The BPF programs and filters of all links, in the order in which packets meet them, with their tags."""
+    # Here, because a test of an upgrade has a former version in the collection's place, which lacks this.
+    from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attachments, loader
+
     lines = []
     for index, link in socket.if_nameindex():
         for direction in attachments.CLSACT:

@@ -6,8 +6,8 @@
 """Attaches BPF programs to a link in front of all others, and detaches them.
 
 By tcx, where the kernel has it: the program stays attached without a file in bpffs, and other programs, as those of Cilium, come
-after it however often they are attached anew. By traffic control otherwise: a filter there comes first by its priority alone,
-and so none can come before one of priority 1.
+after it however often they are attached anew. By traffic control otherwise: filters of one priority are met in the order of their
+list, at the head of which the kernel puts a new one (net/sched/cls_bpf.c), so that the last one that is added comes first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import errno
 import os
 import socket
 import struct
-import typing as t
 
 from .._core.errors import Failure
 from .._netlink import rtnetlink, wire
@@ -33,9 +32,8 @@ RTM_NEWQDISC, RTM_DELQDISC, RTM_NEWTFILTER, RTM_DELTFILTER = 36, 37, 44, 45
 TC_H_CLSACT, CLSACT_HANDLE = 0xFFFFFFF1, 0xFFFF0000
 TCA_BPF_FD, TCA_BPF_NAME, TCA_BPF_FLAGS, DIRECT_ACTION = 6, 7, 8, 1
 FIRST = 1  # the priority before all others; 0 stands for none
-# Handles of our filters. MADE: their clsact qdisc is ours, too, and goes with the last one. The last bit tells a filter from the
-# one that it replaces.
-HANDLE, MADE, OTHER = 0x6B6E0000, 2, 1
+# Handles of our filters: their upper half, and a number. MADE: their clsact qdisc is ours, too, and goes with the last one.
+OURS, MADE = 0x6B6E, 1
 
 
 def attach(index: int, direction: str, name: str, program: int) -> None:
@@ -48,7 +46,7 @@ def attach(index: int, direction: str, name: str, program: int) -> None:
         if attachments.has_tcx(index):
             loader.bpf(PROG_ATTACH, ATTACHED.pack(index, program, attachments.ATTACHMENTS[direction], BEFORE))
         else:
-            _add_filter(index, direction, name, program, former)
+            _add_filter(index, direction, name, program)
     except OSError as error:
         link = socket.if_indextoname(index)
         raise Failure(f"the kernel refused the BPF program {name} at {direction} of {link}: {error.strerror}") from error
@@ -69,12 +67,12 @@ def detach(index: int, direction: str, place: Place) -> None:
             raise Failure(f"the kernel did not detach the BPF program {place.name}: {error.strerror}") from error
 
 
-def _add_filter(index: int, direction: str, name: str, program: int, former: t.Sequence[Place]) -> None:
+def _add_filter(index: int, direction: str, name: str, program: int) -> None:
     """Raises OSError."""
     places = [place for each in attachments.CLSACT for place in attachments.places(index, each) if place.hook == TC]
     is_made = _add_clsact(index) or any(_is_made_by_us(place) for place in places)
-    taken = {place.handle & OTHER for place in former if place.hook == TC}
-    handle = HANDLE | (MADE if is_made else 0) | (OTHER if 0 in taken else 0)
+    handles = {place.handle for place in places}
+    handle = next(each for each in range(OURS << 16 | (MADE if is_made else 0), OURS + 1 << 16, MADE + 1) if each not in handles)
     options = pack(
         {
             TCA_BPF_FD: struct.pack("=I", program),
@@ -97,7 +95,7 @@ def _add_clsact(index: int) -> bool:
 
 
 def _is_made_by_us(place: Place) -> bool:
-    return place.handle & ~(MADE | OTHER) == HANDLE and bool(place.handle & MADE)
+    return place.handle >> 16 == OURS and bool(place.handle & MADE)
 
 
 def _remove_filter(index: int, direction: str, place: Place) -> None:

@@ -94,13 +94,18 @@ def load(name: str, code: bytes) -> int:
     _permit_memory()
     program, licence = ctypes.create_string_buffer(code, len(code)), ctypes.create_string_buffer(LICENCE)
     log = ctypes.create_string_buffer(LOG)
-    attributes = struct.pack(
-        *("=IIQQIIQII16s", SCHED_CLS, len(code) // 8, ctypes.addressof(program), ctypes.addressof(licence)),
-        *(1, LOG, ctypes.addressof(log), 0, 0, name[:NAME].encode()),
-    )
+
+    def attributes(level: int) -> bytes:
+        return struct.pack(
+            *("=IIQQIIQII16s", SCHED_CLS, len(code) // 8, ctypes.addressof(program), ctypes.addressof(licence)),
+            *(level, LOG if level else 0, ctypes.addressof(log) if level else 0, 0, 0, name[:NAME].encode()),
+        )
+
     try:
-        return bpf(PROG_LOAD, attributes)
+        return bpf(PROG_LOAD, attributes(0))
     except OSError as error:
+        with contextlib.suppress(OSError):  # a log that is too short for a long program would be an error by itself
+            os.close(bpf(PROG_LOAD, attributes(1)))
         said = log.value.decode(errors="replace").strip().splitlines()
         reasons = f": {' '.join(said[-3:])}" if said else ""
         raise Failure(f"the kernel refused the BPF program {name}: {error.strerror}{reasons}") from error
@@ -132,6 +137,19 @@ def read_map(number: int) -> LoadedMap | None:
         key, value = ctypes.create_string_buffer(4), ctypes.create_string_buffer(size)
         bpf(MAP_LOOKUP, struct.pack("=IxxxxQQQ", descriptor, ctypes.addressof(key), ctypes.addressof(value), 0))
     return LoadedMap(number, _text(name), value.raw)
+
+
+def memory(number: int, name: str, key: int, value: int, entries: int) -> int | None:
+    """Return a descriptor of a map of create_memory() by its ID; None if it has ended, or is another one. Raises OSError."""
+    try:
+        descriptor = bpf(MAP_GET_FD_BY_ID, struct.pack("=III", number, 0, 0))
+    except FileNotFoundError:
+        return None
+    kind, _number, *sizes, _flags, found = MAP.unpack(_info(descriptor, bytes(MAP.size)))
+    if (kind, sizes, _text(found)) == (LRU_HASH, [key, value, entries], name):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def try_out(descriptor: int, frame: bytes, index: int = 0) -> tuple[int, bytes]:

@@ -88,11 +88,11 @@ def filters(index: int, parent: int) -> list[Filter]:
         if TCA_OPTIONS in of_filter:  # before its filters the kernel lists each priority, which has none
             kind, options = text(of_filter, TCA_KIND), attributes(of_filter[TCA_OPTIONS])
             _family, _index, handle, _parent, info = TRAFFIC.unpack_from(answer)
+            protocol = socket.ntohs(info & 0xFFFF)
             if kind == BPF:
                 name, number = text(options, TCA_BPF_NAME), u32(options, TCA_BPF_ID)
-                listed.append(Filter(kind, name, priority=info >> 16, handle=handle, number=number))
+                listed.append(Filter(kind, name, protocol, priority=info >> 16, handle=handle, number=number))
             elif kind != U32 or TCA_U32_SEL in options:  # otherwise it is a table of filters
-                protocol = socket.ntohs(info & 0xFFFF)
                 action, device = _action(options.get(ACTIONS_OF.get(kind, 0), b""))
                 listed.append(Filter(kind, "", protocol, _takes_all(kind, options), action, device, info >> 16, handle))
     return listed

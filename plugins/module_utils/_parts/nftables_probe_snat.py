@@ -128,12 +128,16 @@ def _archive() -> str:
 def _of_programs(
     desired: BootPrograms, files: Files, units: Units, path: str, starts: bool, before: tuple[str, ...]
 ) -> list[Resource]:
-    """Return the resources of the BPF programs, or those that remove them."""
-    live = LivePrograms(desired.table, desired.link, desired.probes, kernel.release())
-    if not desired.probes and not boot_programs.is_installed(files, desired.table):
+    """Return the resources of the BPF programs, or those that remove them.
+
+    A unit that runs would undo the change of the programs, and so it is changed first.
+    """
+    is_installed = boot_programs.is_installed(files, desired.table)
+    live = LivePrograms(desired.table, desired.link, desired.probes, kernel.release(), are_known=is_installed)
+    if not desired.probes and not is_installed:
         return [live]
     placed = boot_programs.resources(files, units, desired, boot_programs.path(path), starts, before)
-    return [live, *placed] if desired.probes else [*placed, live]
+    return [*placed, live] if is_installed else [live, *placed]
 
 
 def _guards_of_programs(desired: ProbeSnat, translators: probe_guards.OtherTranslators, is_live: bool) -> list[Guard]:

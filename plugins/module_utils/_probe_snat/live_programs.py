@@ -26,17 +26,20 @@ SHA256_TAGS = (6, 18)  # the version of Linux from which on a tag is of SHA-256
 class LivePrograms:
     """Attaches the programs that translate ``probes`` to ``link``, and detaches those on other links; without probes, on all.
 
-    release: of the kernel, as numbers.
+    release: of the kernel, as numbers. are_known: whether an earlier run may have attached some, as its unit shows.
     """
 
     plane = Plane.IMMEDIATE
 
-    def __init__(self, table: str, link: str, probes: tuple[Probe, ...], release: tuple[int, ...]) -> None:
+    def __init__(
+        self, table: str, link: str, probes: tuple[Probe, ...], release: tuple[int, ...], are_known: bool = False
+    ) -> None:
         self.name = f"BPF programs of {table}"
         self._table = table
         self._link = link
         self._probes = probes
         self._release = release
+        self._are_known = are_known
 
     @property
     def is_desired(self) -> bool:
@@ -49,11 +52,11 @@ class LivePrograms:
         return Programs()
 
     def observe(self) -> dict[str, AttachedPrograms]:
-        """Return the programs by link. Where none are desired, there are none if Python or the kernel permits none."""
+        """Return the programs by link. Where none are desired or known, there are none if Python or the kernel permits none."""
         try:
             return self._backend.read(self._table)
         except (Failure, ImportError):
-            if self._probes:
+            if self._probes or self._are_known:
                 raise
             return {}
 
@@ -71,8 +74,8 @@ class LivePrograms:
         return Plan((*steps,), (*objects,))
 
     def _step(self, verb: str, link: str, probes: tuple[Probe, ...], current: AttachedPrograms | None) -> Step:
-        former = current.probes if current else ()
-        return Step(f"{verb} the {self.name} on {link}", self._operation(link, probes), self._operation(link, former))
+        undo = None if current and not current.probes else self._operation(link, current.probes if current else ())
+        return Step(f"{verb} the {self.name} on {link}", self._operation(link, probes), undo)
 
     def _operation(self, link: str, probes: tuple[Probe, ...]) -> SetPrograms:
         return SetPrograms(self._table, link, tuple((str(source), str(translated)) for source, translated in probes))

@@ -31,6 +31,7 @@ PROBES, COUNTS = "probes", "counts"  # the maps with one entry
 # The maps of connections by TCP. STARTS: the destination and port of a probe's first packet, by the acknowledgement that answers
 # it. FLOWS: the same, by the address and port of what has answered. Of each the kernel forgets the oldest.
 STARTS, FLOWS = "starts", "flows"
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 MOST_PROBES = 1024  # of a program, whose jumps reach that far
 CONNECTIONS = {STARTS: (12, 20, 1024), FLOWS: (24, 20, 4096)}  # lengths of a key and a value, and entries
 PAIR = struct.Struct("=16s16s")  # what PROBES has of a probe: source and translated
@@ -85,8 +86,12 @@ class AttachedPrograms(t.NamedTuple):
 
 
 def name(table: str, direction: str) -> str:
-    """Return the name of a program, which has 15 characters at most."""
-    return f"{OWN_PROGRAMS}{zlib.crc32(table.encode()) & 0xFFFF:04x}_{direction[0]}"
+    """Return the name of a program, which has 15 characters at most: four of them stand for the table."""
+    number, digits = zlib.crc32(table.encode()), ""
+    for _digit in range(4):
+        number, digit = divmod(number, len(DIGITS))
+        digits += DIGITS[digit]
+    return f"{OWN_PROGRAMS}{digits}_{direction[0]}"
 
 
 def maps(probes: t.Sequence[Probe]) -> dict[str, bytes]:
@@ -96,7 +101,9 @@ def maps(probes: t.Sequence[Probe]) -> dict[str, bytes]:
 
 
 def probes_of(pairs: bytes) -> tuple[Probe, ...]:
-    """Return the probes that a map PROBES has."""
+    """Return the probes that a map PROBES has; none if another version, or another program, has made it."""
+    if len(pairs) % PAIR.size or len(pairs) > MOST_PROBES * PAIR.size:
+        return ()
     return tuple(Probe(*map(ipaddress.IPv6Address, PAIR.unpack_from(pairs, place))) for place in range(0, len(pairs), PAIR.size))
 
 

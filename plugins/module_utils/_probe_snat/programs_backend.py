@@ -13,12 +13,12 @@ import socket
 import typing as t
 
 from .._bpf import attaching, attachments, instructions, loader
-from .._bpf.attachments import EGRESS, INGRESS, TC, Place
+from .._bpf.attachments import EGRESS, INGRESS, Place
 from .._bpf.instructions import OWN_PROGRAMS
 from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from . import probe_programs
-from .probe_programs import COUNTS, PROBES, AttachedPrograms, SetPrograms, name
+from .probe_programs import CONNECTIONS, COUNTS, PROBES, AttachedPrograms, SetPrograms, name
 from .probe_table import Probe
 
 # The order in which they are attached: each probe that is translated has an answer that is translated back.
@@ -53,7 +53,7 @@ class Programs(UndoBackend):
             maps = [each for each in map(loader.read_map, program.maps) if each] if program else []
             probes.append(next((probe_programs.probes_of(each.value) for each in maps if each.name == PROBES), ()))
             tags.append(program.tag if program else "")
-            if tags[-1] not in instructions.tags(probe_programs.program(direction, len(probes[-1]))):
+            if not probes[-1] or tags[-1] not in instructions.tags(probe_programs.program(direction, len(probes[-1]))):
                 faults.append(f"the program at {direction} is that of another version")
         if not probes:
             return None
@@ -80,12 +80,12 @@ class Programs(UndoBackend):
     @staticmethod
     def try_loading(operation: SetPrograms) -> None:
         """Load the programs, attached to nothing, so that the kernel forgets them at once. Raises Failure."""
-        with _loaded(operation):
+        with _loaded(operation, {}):
             pass
 
     @staticmethod
     def _attach(index: int, operation: SetPrograms) -> None:
-        with _loaded(operation) as programs:
+        with _loaded(operation, _memories(index, operation.table)) as programs:
             for direction in DIRECTIONS:
                 attaching.attach(index, direction, name(operation.table, direction), programs[direction])
 
@@ -107,7 +107,12 @@ class Programs(UndoBackend):
         return []
 
     def verify(self, operation: SetPrograms) -> list[str]:
-        attached = self.read(operation.table).get(operation.link)
+        """Return the differences on the operation's link, as UndoBackend does. Raises Failure."""
+        try:
+            index = socket.if_nametoindex(operation.link)
+            attached = self._on(operation.table, index, has_filters=True)
+        except OSError as error:
+            return [f"{operation.link} cannot be read: {error.strerror}"] if operation.probes else []
         if not operation.probes:
             return [f"{operation.link} has BPF programs of {operation.table}"] if attached else []
         wanted = tuple(Probe(*map(ipaddress.IPv6Address, pair)) for pair in operation.probes)
@@ -117,15 +122,19 @@ class Programs(UndoBackend):
 
 
 @contextlib.contextmanager
-def _loaded(operation: SetPrograms) -> t.Iterator[dict[str, int]]:
-    """Yield the descriptors of the programs by direction; the programs last longer only if they are attached."""
+def _loaded(operation: SetPrograms, memories: t.Mapping[str, int]) -> t.Iterator[dict[str, int]]:
+    """Yield the descriptors of the programs by direction; the programs last longer only if they are attached.
+
+    memories: descriptors of maps of CONNECTIONS that the programs go on with. They are closed.
+    """
     probes = tuple(Probe(*map(ipaddress.IPv6Address, pair)) for pair in operation.probes)
     with contextlib.ExitStack() as stack:
-        maps = {}
+        maps = {map_name: stack.enter_context(loader.opened(descriptor)) for map_name, descriptor in memories.items()}
         for map_name, value in probe_programs.maps(probes).items():
             maps[map_name] = stack.enter_context(loader.opened(loader.create_map(map_name, value, map_name == PROBES)))
-        for map_name, sizes in probe_programs.CONNECTIONS.items():
-            maps[map_name] = stack.enter_context(loader.opened(loader.create_memory(map_name, *sizes)))
+        for map_name, sizes in CONNECTIONS.items():
+            if map_name not in maps:
+                maps[map_name] = stack.enter_context(loader.opened(loader.create_memory(map_name, *sizes)))
         programs = {}
         for direction in DIRECTIONS:
             code = instructions.assembled(probe_programs.program(direction, len(probes)), maps)
@@ -133,8 +142,17 @@ def _loaded(operation: SetPrograms) -> t.Iterator[dict[str, int]]:
         yield programs
 
 
+def _memories(index: int, table: str) -> dict[str, int]:
+    """Return descriptors of the maps in which the attached programs of a table have their connections. Raises OSError.
+
+    Without these, a connection that is open would get no further answer from the programs that replace them.
+    """
+    places = [place for place in attachments.places(index, EGRESS) if place.name == name(table, EGRESS)]
+    numbers = [number for place in places[:1] if (program := loader.program(place.number)) for number in program.maps]
+    held = {map_name: [loader.memory(number, map_name, *sizes) for number in numbers] for map_name, sizes in CONNECTIONS.items()}
+    return {map_name: next(filter(None, those)) for map_name, those in held.items() if any(those)}
+
+
 def _before(places: t.Sequence[Place], own: Place) -> list[Place]:
-    """Return the programs of others that packets meet first. Of filters with one priority, that is unknown."""
-    earlier = [place for place in places[: places.index(own)] if not place.name.startswith(OWN_PROGRAMS)]
-    equal = [place for place in places if own.hook == TC == place.hook and place.priority == own.priority]
-    return earlier + [place for place in equal if place not in earlier and not place.name.startswith(OWN_PROGRAMS)]
+    """Return the programs of others that packets meet first."""
+    return [place for place in places[: places.index(own)] if not place.name.startswith(OWN_PROGRAMS)]

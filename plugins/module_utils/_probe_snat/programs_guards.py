@@ -10,8 +10,8 @@ from __future__ import annotations
 import socket
 import typing as t
 
-from .._bpf.instructions import OWN_PROGRAMS
 from .._core.errors import Refusal
+from .._netlink import rtnetlink
 from .._platform import kernel
 from .._systemd.units import Units
 from . import programs_unit
@@ -34,18 +34,23 @@ def ethernet_link(link: str) -> t.Iterable[str]:
 
 
 def first_place(link: str) -> t.Iterable[str]:
-    """Refuse a link on which no program can come before those that are there."""
-    from .._bpf import attachments  # needs ctypes, which a node without this backend does not have to have
+    """Refuse a node without bpf(2), and a link on which no program can come before what is there."""
+    try:
+        from .._bpf import attachments  # needs ctypes, which a node without this backend does not have to have
 
-    index = socket.if_nametoindex(link)
-    places = [place for each in attachments.CLSACT for place in attachments.places(index, each)]
-    first = [place.name for place in places if place.hook == attachments.TC and place.priority == 1]
-    others = sorted({name for name in first if not name.startswith(OWN_PROGRAMS)})
-    if others and not attachments.has_tcx(index):
+        index = socket.if_nametoindex(link)
+        has_tcx = attachments.has_tcx(index)
+    except (ImportError, OSError) as error:
         raise Refusal(
-            f"{link} carries the filters {', '.join(others)} of priority 1, and this kernel, older than Linux 6.6, attaches no"
-            " program before these. Nothing was changed. Give Cilium's filters another priority (its option bpf-filter-priority,"
-            " 2 or more), or use a newer kernel"
+            f"backend bpf needs bpf(2), which this node does not permit: {error}. Nothing was changed. Run with CAP_BPF and"
+            " CAP_NET_ADMIN, by a Python that has ctypes"
+        ) from error
+    listed = (each for parent in attachments.CLSACT.values() for each in rtnetlink.filters(index, parent) if each.priority == 1)
+    kinds = {each.kind for each in listed if (each.kind, each.protocol) != (rtnetlink.BPF, rtnetlink.ETH_P_ALL)}
+    if kinds and not has_tcx:
+        raise Refusal(
+            f"{link} carries filters of priority 1 of the kind {', '.join(sorted(kinds))}, and this kernel, older than Linux 6.6,"
+            " lets no program come before these. Nothing was changed. Give them another priority, or use a newer kernel"
         )
     return ()
 

@@ -70,7 +70,7 @@ Type=notify
 # SHA-256 {digest}
 ExecStart={" ".join(isolated(python, program, WATCH, path))}
 Restart=always
-RestartSec=1
+RestartSec=10
 
 [Install]
 WantedBy=multi-user.target

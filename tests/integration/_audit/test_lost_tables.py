@@ -46,7 +46,7 @@ def test_a_table_is_lost_unless_its_units_condition_skipped_it(state: str) -> No
     assert findings("own-table-lost", units=[unit(state)]) == ([found] if state in FOUND else [lack] if state in OPEN else [])
 
 
-@pytest.mark.parametrize(("name", "is_found"), [("kubenode_b44f_i", False), ("kubenode_0000_i", True), ("cil_from_netdev", True)])
+@pytest.mark.parametrize(("name", "is_found"), [("kubenode_foax_i", False), ("kubenode_0000_i", True), ("cil_from_netdev", True)])
 def test_programs_are_lost_if_no_link_has_those_of_the_units_table(name: str, is_found: bool) -> None:
     units = [{**unit("active"), "name": "kubenode-bpf-azureSLBProbe.service", "sub": "running"}]
     programs = [{"link": "eth0", "hook": "tcx", "direction": "ingress", "name": name}]

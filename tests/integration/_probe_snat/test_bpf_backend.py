@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat impo
     programs_guards,
 )
 from lab import Lab, background, bpf, cilium, steps
-from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
+from lab.load_balancer import LINK, PROBE_SOURCE, PROBE_TRANSLATED
 from lab.node import POD_PORT, NamespaceNode
 from lab.waiting import until
 
@@ -31,6 +32,7 @@ REPLACING = {"kube-proxy-replacement": "true", "enable-ipv6": "true"}
 TABLE = "azureSLBProbe"
 HOOKS = pytest.mark.parametrize("hook", ["tcx", "ingress"])
 PROGRAM = "/etc/kubenode/probe-snat.json.pyz"
+WANTED = probe_programs.SetPrograms(TABLE, "eth0", ((PROBE_SOURCE, PROBE_TRANSLATED),))
 ANOTHER = [{"source": "fe80::10", "translated": "2001:db8:ffff::10"}]
 
 
@@ -133,6 +135,41 @@ def test_a_node_port_that_programs_translate_at_both_ends_is_answered(lab: Lab, 
     assert not lab.load_balancer.probe_tcp(node.address, bpf.PORT, timeout=QUICK)
 
 
+def test_an_open_connection_goes_on_through_an_exchange_of_the_programs(lab: Lab, node: NamespaceNode) -> None:
+    """What the programs have noted of it goes over to those that come after them."""
+    pod = lab.pod("pod1")
+    run(node, permanent=False)
+    bpf.attach_node_port(node, node.address, pod.address, pod.link, POD_PORT)
+    with lab.load_balancer.socket(socket.AF_INET6, socket.SOCK_STREAM) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, LINK.encode())
+        client.bind((PROBE_SOURCE, 0))
+        client.settimeout(3)
+        client.connect((node.address, bpf.PORT))
+        node.in_network(lambda: programs_backend.Programs().perform(WANTED))
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.recv(12)[:5] == b"HTTP/"
+
+
+def _probes(count: int) -> list[dict[str, str]]:
+    return [{"source": f"fe80::{number:x}", "translated": f"2001:db8:ffff::{number:x}"} for number in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("count", [100, probe_programs.MOST_PROBES])
+def test_many_probes_are_translated(node: NamespaceNode, count: int) -> None:
+    assert run(node, probes=_probes(count), permanent=False)["changed"]
+    assert not run(node, probes=_probes(count), permanent=False)["changed"]
+
+
+def test_more_probes_than_a_program_reaches_are_refused(node: NamespaceNode) -> None:
+    assert "at most 1024 probes with backend bpf" in refused(node, probes=_probes(probe_programs.MOST_PROBES + 1))
+
+
+def test_a_namesake_of_another_layout_is_replaced(node: NamespaceNode) -> None:
+    bpf.attach(node, "tcx", own("ingress"))
+    assert run(node)["changed"] and not run(node)["changed"]
+    assert order(node, "ingress") == [own("ingress")]
+
+
 def test_a_run_puts_the_programs_in_front_again(node: NamespaceNode) -> None:
     run(node, permanent=False)
     bpf.detach(node, "tcx", own("ingress"))
@@ -231,9 +268,6 @@ def older_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attachments, "has_tcx", lambda _index: False)
 
 
-WANTED = probe_programs.SetPrograms(TABLE, "eth0", ((PROBE_SOURCE, PROBE_TRANSLATED),))
-
-
 @pytest.mark.usefixtures("older_kernel")
 @pytest.mark.parametrize("has_clsact", [False, True])
 def test_traffic_control_attaches_them_and_leaves_what_was_there(lab: Lab, node: NamespaceNode, has_clsact: bool) -> None:
@@ -262,13 +296,39 @@ def test_filters_of_another_priority_come_after_them(lab: Lab, node: NamespaceNo
 
 
 @pytest.mark.usefixtures("older_kernel")
-def test_filters_of_the_first_priority_are_a_fault(node: NamespaceNode) -> None:
-    bpf.attach(node, "ingress", "cil_from_netdev")
-    with pytest.raises(Refusal, match="bpf-filter-priority"):
+def test_of_filters_of_one_priority_the_newest_comes_first(lab: Lab, node: NamespaceNode) -> None:
+    """So an agent that attaches its programs again comes first, until the unit notices that."""
+    pod, programs = lab.pod("pod1"), programs_backend.Programs()
+    for _restart in range(2):
+        bpf.attach(node, "ingress", "cil_from_netdev", to=pod.link)
+        if own("ingress") in order(node, "ingress"):
+            assert node.in_network(lambda: programs.verify(WANTED)) == ["on eth0, cil_from_netdev comes first at ingress"]
+            assert not lab.load_balancer.probe_tcp(pod.address, POD_PORT, timeout=QUICK)
+        node.in_network(lambda: programs.perform(WANTED))
+        assert order(node, "ingress") == [own("ingress"), "cil_from_netdev"]
+        assert node.in_network(lambda: programs.verify(WANTED)) == []
+        assert lab.load_balancer.probe_tcp(pod.address, POD_PORT)
+        bpf.detach(node, "ingress", "cil_from_netdev")
+
+
+@pytest.mark.usefixtures("older_kernel")
+def test_other_filters_of_the_first_priority_are_refused(node: NamespaceNode) -> None:
+    node.run(["tc", "qdisc", "add", "dev", "eth0", "clsact"])
+    rule = "filter add dev eth0 ingress prio 1 protocol ip u32 match u32 0 0 classid 1:1"
+    node.run(["tc", *rule.split()])
+    with pytest.raises(Refusal, match="carries filters of priority 1 of the kind u32"):
         node.in_network(lambda: programs_guards.first_place("eth0"))
-    node.in_network(lambda: programs_backend.Programs().perform(WANTED))
-    faults = node.in_network(lambda: programs_backend.Programs().verify(WANTED))
-    assert faults == ["on eth0, cil_from_netdev comes first at ingress"]
+
+
+@pytest.mark.usefixtures("older_kernel")
+def test_programs_of_two_tables_come_and_go_alone(node: NamespaceNode) -> None:
+    programs, second = programs_backend.Programs(), WANTED._replace(table="second")
+    for wanted in (WANTED, second, WANTED):
+        node.in_network(functools.partial(programs.perform, wanted))
+    for wanted in (WANTED, second):
+        assert node.in_network(functools.partial(programs.verify, wanted)) == []
+    node.in_network(lambda: programs.perform(WANTED._replace(probes=())))
+    assert node.in_network(lambda: programs.verify(second)) == []
 
 
 # What the unit runs

@@ -19,6 +19,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import instructions
+from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_programs
 from lab.sealed_run import SECRET_FILES
 from unit._commands.test_command import PERMITTED, REFUSED
 
@@ -57,12 +59,13 @@ LINES = (
     "Name: x\nType: hash:net\nMembers:",
 )  # fmt: skip
 PACKET = {"destination": "10.240.0.32", "interface": "eth0", "source": "10.240.0.4", "destination_port": 80}
+OWN_TAG = instructions.tags(probe_programs.program(probe_programs.INGRESS, 1))[0]  # so that a table stands for the program
 # Parts of snapshots that the nodes above do not have.
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "bpf": [
         {"link": "eth1", "hook": "tc", "direction": "ingress", "name": "x"},
         {
-            **{"link": "eth0", "hook": "tcx", "direction": "ingress", "name": "kubenode_b44f_i", "tag": "033ccecfb8b644cb"},
+            **{"link": "eth0", "hook": "tcx", "direction": "ingress", "name": "kubenode_foax_i", "tag": OWN_TAG},
             "probes": [{"source": "fe80::1", "translated": "2001:db8::1"}],
         },
     ],

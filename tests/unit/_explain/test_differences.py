@@ -167,12 +167,12 @@ CASES: dict[str, tuple[Snapshot, Snapshot, dict[str, str]]] = {
         {
             "bpf": [
                 {
-                    **{"link": "eth0", "hook": "tcx", "direction": "ingress", "name": "kubenode_b44f_i", "tag": "03"},
+                    **{"link": "eth0", "hook": "tcx", "direction": "ingress", "name": "kubenode_foax_i", "tag": "03"},
                     "probes": [{"source": "fe80::1", "translated": "2001:db8::1"}],
                 }
             ]
         },
-        {"program kubenode_b44f_i (tcx of eth0), which translates fe80::1 to 2001:db8::1 is new": ""},
+        {"program kubenode_foax_i (tcx of eth0), which translates fe80::1 to 2001:db8::1 is new": ""},
     ),
     "a subset that one of them does not show": ({"rules": [_rule(100)], "routes": []}, {"rules": None, "routes": []}, {}),
 }  # fmt: skip

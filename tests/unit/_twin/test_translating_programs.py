@@ -27,7 +27,7 @@ BRIDGE = {"name": "br0", "index": 3, "kind": "bridge", "flags": ["UP", "LOWER_UP
 def program(direction: str = "ingress", kernel: int = 1, **fields: Any) -> dict[str, Any]:
     """An entry of a snapshot. kernel: 0 for one older than Linux 6.18."""
     tag = instructions.tags(probe_programs.program(direction, len(PROBES)))[kernel]
-    place = {"link": "eth0", "hook": "tcx", "direction": direction, "name": f"kubenode_b44f_{direction[0]}"}
+    place = {"link": "eth0", "hook": "tcx", "direction": direction, "name": f"kubenode_foax_{direction[0]}"}
     return {**place, "tag": tag, "probes": PROBES, **fields}
 
 
