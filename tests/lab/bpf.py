@@ -8,6 +8,7 @@ A program either passes each packet on, or hands IPv6 TCP packets to another lin
 
 from __future__ import annotations
 
+import ctypes
 import ipaddress
 import json
 import socket
@@ -91,6 +92,31 @@ def attach(machine: Machine, hook: Hook, name: str, link: str = "eth0", to: str 
         machine.run(["tc", "qdisc", "replace", "dev", link, "clsact"])
     arguments = json.dumps([hook, link, name, to, priority])
     machine.run(["/usr/bin/python3", "-"], SCRIPT.format(arguments=arguments))
+
+
+def counts(machine: Machine, name: str, link: str = "eth0") -> list[tuple[int, int]]:
+    """The packets and bytes that a program's map ``counts`` has, in its order."""
+
+    def read_inside() -> list[tuple[int, int]]:
+        places = attachments.places(socket.if_nametoindex(link), "ingress")
+        programs = [loader.program(place.number) for place in places if place.name == name]
+        maps = [loader.read_map(number) for program in programs if program for number in program.maps]
+        return [entry for each in maps if each and each.name == "counts" for entry in struct.iter_unpack("=QQ", each.value)]
+
+    return machine.in_network(read_inside)
+
+
+def try_out(descriptor: int, frame: bytes) -> tuple[int, bytes]:
+    """Runs a program on a frame, which no link sees (BPF_PROG_TEST_RUN). Its verdict, and the frame after it."""
+    given, result = ctypes.create_string_buffer(frame, len(frame)), ctypes.create_string_buffer(len(frame) + 256)
+    attributes = struct.pack(
+        *("=IIIIQQIIIIQQ", descriptor, 0, len(frame), len(result), ctypes.addressof(given), ctypes.addressof(result)),
+        *(0, 0, 0, 0, 0, 0),
+    )
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    loader.call(10, buffer)
+    _descriptor, verdict, _size, length = struct.unpack_from("=IIII", buffer.raw)
+    return verdict, result.raw[:length]
 
 
 def detach(machine: Machine, hook: Hook, name: str, link: str = "eth0") -> None:

@@ -23,7 +23,7 @@ from .._core.errors import Failure
 # The number of bpf(2) by machine, for 64-bit programs (arch/*/kernel/syscalls/*.tbl, include/uapi/asm-generic/unistd.h).
 SYSCALL = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
 # include/uapi/linux/bpf.h
-MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD, PROG_TEST_RUN = 0, 1, 2, 5, 10
+MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD = 0, 1, 2, 5
 PROG_GET_FD_BY_ID, MAP_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, MAP_FREEZE = 13, 14, 15, 22
 ARRAY, LRU_HASH, SCHED_CLS = 2, 9, 3  # BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_LRU_HASH, BPF_PROG_TYPE_SCHED_CLS
 CONSTANT = 1 << 7  # BPF_F_RDONLY_PROG
@@ -150,24 +150,6 @@ def memory(number: int, name: str, key: int, value: int, entries: int) -> int | 
         return descriptor
     os.close(descriptor)
     return None
-
-
-def try_out(descriptor: int, frame: bytes, index: int = 0) -> tuple[int, bytes]:
-    """Run a program on a frame, which no link sees. Returns its verdict and the frame after it. Raises OSError.
-
-    index: of the link by which the frame seems to come in; 0 for the loopback.
-    """
-    given, result = ctypes.create_string_buffer(frame, len(frame)), ctypes.create_string_buffer(len(frame) + 256)
-    skb = struct.pack("=40xI148x", index)  # __sk_buff, with ifindex
-    context = ctypes.create_string_buffer(skb, len(skb))
-    attributes = struct.pack(
-        *("=IIIIQQIIIIQQ", descriptor, 0, len(frame), len(result), ctypes.addressof(given), ctypes.addressof(result)),
-        *(0, 0, len(skb) if index else 0, 0, ctypes.addressof(context) if index else 0, 0),
-    )
-    buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    call(PROG_TEST_RUN, buffer)
-    _descriptor, verdict, _size, length = struct.unpack_from("=IIII", buffer.raw)
-    return verdict, result.raw[:length]
 
 
 def bpf(command: int, attributes: bytes) -> int:

@@ -107,11 +107,6 @@ def probes_of(pairs: bytes) -> tuple[Probe, ...]:
     return tuple(Probe(*map(ipaddress.IPv6Address, PAIR.unpack_from(pairs, place))) for place in range(0, len(pairs), PAIR.size))
 
 
-def counts_of(counts: bytes) -> list[tuple[int, int]]:
-    """Return packets and bytes by probe at ingress, and then by probe at egress."""
-    return [COUNTED.unpack_from(counts, place) for place in range(0, len(counts), COUNTED.size)]
-
-
 def program(direction: str, probes: int) -> list[Line]:
     """Return the program of a direction. It is the same for all addresses. probes: how many there are."""
     address, first, second = (SOURCE, 0, 16) if direction == INGRESS else (DESTINATION, 16, 0)

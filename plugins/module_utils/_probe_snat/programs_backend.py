@@ -18,7 +18,7 @@ from .._bpf.instructions import OWN_PROGRAMS
 from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from . import probe_programs
-from .probe_programs import CONNECTIONS, COUNTS, PROBES, AttachedPrograms, SetPrograms, name
+from .probe_programs import CONNECTIONS, PROBES, AttachedPrograms, SetPrograms, name
 from .probe_table import Probe
 
 # The order in which they are attached: each probe that is translated has an answer that is translated back.
@@ -95,16 +95,6 @@ class Programs(UndoBackend):
             for place in attachments.places(index, direction):
                 if place.name == name(table, direction):
                     attaching.detach(index, direction, place)
-
-    def counts(self, table: str, link: str) -> list[tuple[int, int]]:
-        """Return packets and bytes by probe at ingress, and then by probe at egress; empty without programs. Raises OSError."""
-        index = socket.if_nametoindex(link)
-        for place in attachments.places(index, INGRESS):
-            program = loader.program(place.number) if place.name == name(table, INGRESS) else None
-            for each in filter(None, map(loader.read_map, program.maps if program else ())):
-                if each.name == COUNTS:
-                    return probe_programs.counts_of(each.value)
-        return []
 
     def verify(self, operation: SetPrograms) -> list[str]:
         """Return the differences on the operation's link, as UndoBackend does. Raises Failure."""

@@ -54,7 +54,7 @@ def own(direction: str) -> str:
 
 
 def counted(node: NamespaceNode) -> list[tuple[int, int]]:
-    return node.in_network(lambda: programs_backend.Programs().counts(TABLE, "eth0"))
+    return bpf.counts(node, own("ingress"))
 
 
 def test_a_probe_is_answered_and_all_else_stays(lab: Lab, node: NamespaceNode) -> None:

@@ -21,6 +21,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import inst
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat import probe_programs
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_programs import EGRESS, INGRESS
 from ansible_collections.kubenode.datapath.plugins.module_utils._probe_snat.probe_table import AZURE_PROBE, Probe, ProbeSnat
+from lab import bpf
 from lab.load_balancer import PROBE_TRANSLATED
 from lab.machine import Machine
 from lab.namespace import machine
@@ -54,7 +55,7 @@ class Loaded(NamedTuple):
     maps: dict[str, int]
 
     def through(self, direction: str, frame: bytes) -> bytes:
-        verdict, after = loader.try_out(self.programs[direction], frame)
+        verdict, after = bpf.try_out(self.programs[direction], frame)
         is_last = direction == EGRESS and after != frame
         assert verdict == (0 if is_last else 0xFFFFFFFF), "the next program decides, but not on a reply to a probe"
         return after
