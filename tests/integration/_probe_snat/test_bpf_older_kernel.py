@@ -45,7 +45,7 @@ def test_programs_come_survive_a_boot_and_go(running: Lab) -> None:
     predicted = run(check=True)
     result = run()
     assert result["diff"] == predicted["diff"] and is_answered()
-    assert "pref 1 bpf chain 0 handle 0x6b6e0001 kubenode_foax_i direct-action" in filters(node)
+    assert re.search(r"pref 1 bpf chain 0 handle 0x6b6e000\d kubenode_foax_i direct-action", filters(node))
     assert not run(check=True)["changed"] and not run()["changed"]
     bpf.attach(node, "ingress", "cil_from_netdev", priority=2)
     assert not run()["changed"] and is_answered()
