@@ -39,7 +39,7 @@ def run(argv, stdin=None, *_more):
     return process.run(argv, stdin, {"PATH": process.SEARCH_PATH})
 
 changes = changes_backend.without_profiles(changes_backend.read(json.loads(sys.argv[2])), Request({}, {}, run, print))
-changes_backend.apply(changes, run, print)
+changes_backend.apply(changes, run, print, {})
 """
 
 

@@ -28,7 +28,7 @@ PROFILE = {"aks_dual_stack_mode": "runtime", "aks_dual_stack_ipv6": "always"}
 TABLE_FILE = "/etc/kubenode/probe-snat.nft"
 REPORT = {"ANSIBLE_CALLBACKS_ENABLED": "kubenode.datapath.report"}
 # How the lines of a run begin that changes nothing: Ansible's of three batches and the recap, and the callback's of all nodes.
-OF_ANSIBLE, OF_THE_CALLBACK = [*["PL"] * 4, *["no"] * 3], ["NO", "no", *["  "] * 4, "3 "]
+OF_ANSIBLE, OF_THE_CALLBACK = [*["PL"] * 4, *["no"] * 3], ["NO", "no", *["  "] * 5, "3 "]
 
 
 class Fleet:
