@@ -15,7 +15,7 @@ from lab.load_balancer import PROBE_SOURCE, PROBE_TRANSLATED
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
-OWN = re.compile(r"kubenode_[0-9a-f]{4}_([ie]) \((?:tcx|tc) of eth0\)")
+OWN = re.compile(r"kubenode_[0-9a-z]{4}_([ie]) \((?:tcx|tc) of eth0\)")
 
 
 @pytest.fixture
