@@ -11,11 +11,13 @@ sysctls that cannot be read; VOLATILE.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import re
 import socket
 import stat
+import struct
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +29,7 @@ from lab.namespace import TOOLS
 _PASSING = re.compile(r" (?:expires|valid_lft|preferred_lft) (?:-?\d+sec|forever)| tentative")
 _DETECTED = re.compile(r"^[24] \S+:\S* dev \S+ table 255 proto 2 ")  # local or anycast, the kernel's, and of IPv6
 _LINK_NUMBERS = re.compile(r"^\d+: |@if\d+|link-netnsid \d+ ?")
+_PROGRAM_NUMBER = re.compile(r" id \d+")
 _FIELD = re.compile(r"^(Package|Status|Version|Auto)(?:-Installed)?: (.*)$", re.MULTILINE)
 _FAMILIES = ("-4", "-6")
 _PART = "\0"  # no listing has this character
@@ -36,6 +39,8 @@ _COMMANDS = {
     **{f"rules {family}": f"ip -N {family} rule" for family in _FAMILIES},
     **{f"routes {family}": f"ip -N {family} route show table all" for family in _FAMILIES},
     "addresses": "ip -o address",
+    "filters": "tc qdisc show | sed -n 's/^qdisc clsact .* dev \\([^ ]*\\) .*/\\1/p' | while read -r link; do"
+    ' for way in ingress egress; do echo "$link $way"; tc filter show dev "$link" "$way"; done; done',
     "sysctls": "cd /proc/sys/net; grep -rs . ipv4/ip_forward ipv4/conf ipv6/conf || true",
 }
 _READ = "\n".join(f"printf '\\000%s\\n' '{name}'; {command}" for name, command in _COMMANDS.items())
@@ -71,22 +76,42 @@ def network(machine: Machine) -> dict[str, Any]:
     state["links"] = _unnumbered(read["links"])
     state["addresses"] = _unnumbered(read["addresses"])
     state["sysctls"] = sorted(_lines(read["sysctls"]))
+    state["filters"] = _lines(_PROGRAM_NUMBER.sub("", read["filters"]))
     state["bpf"] = machine.in_network(_programs)
     return state
 
 
 def _programs() -> list[str]:
-    """The BPF programs and filters of all links, in the order in which packets meet them, with their tags."""
-    # Here, because a test of an upgrade has a former version in the collection's place, which lacks this.
-    from ansible_collections.kubenode.datapath.plugins.module_utils._bpf import attachments, loader
-
+    """The BPF programs that are attached by tcx, in the order in which packets meet them, with their tags. tc lists its own."""
     lines = []
     for index, link in socket.if_nameindex():
-        for direction in attachments.CLSACT:
-            for place in attachments.places(index, direction):
-                program = loader.program(place.number) if place.number else None
-                lines.append(f"{link} {direction} {place.hook} {place.priority} {place.name} {program.tag if program else ''}")
+        for direction, kind in (("ingress", 46), ("egress", 47)):  # linux/bpf.h: BPF_TCX_INGRESS, BPF_TCX_EGRESS
+            numbers = (ctypes.c_uint32 * 64)()
+            query = struct.pack("=IIIIQI36x", index, kind, 0, 0, ctypes.addressof(numbers), len(numbers))
+            answer = _bpf(16, query)  # BPF_PROG_QUERY
+            for number in numbers[: struct.unpack_from("=I", answer, 24)[0]]:
+                lines.append(f"{link} {direction} {_program(number)}")
     return lines
+
+
+def _program(number: int) -> str:
+    """The name and tag of a program."""
+    info = ctypes.create_string_buffer(80)
+    descriptor = _bpf(13, struct.pack("=III", number, 0, 0))  # BPF_PROG_GET_FD_BY_ID
+    opened = struct.unpack_from("=i", descriptor, len(descriptor) - 4)[0]
+    try:
+        _bpf(15, struct.pack("=IIQ", opened, len(info), ctypes.addressof(info)))  # BPF_OBJ_GET_INFO_BY_FD
+    finally:
+        os.close(opened)
+    return f"{info.raw[64:80].rstrip(bytes(1)).decode()} {info.raw[8:16].hex()}"
+
+
+def _bpf(command: int, attributes: bytes) -> bytes:
+    """What bpf(2) leaves of the attributes, and behind them its result; zeros where the kernel has no such command."""
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    number = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+    result = ctypes.CDLL(None, use_errno=True).syscall(number, command, buffer, len(attributes))
+    return (buffer.raw if result >= 0 else bytes(len(attributes))) + struct.pack("=i", result)
 
 
 def _settled(machine: Machine) -> str:
