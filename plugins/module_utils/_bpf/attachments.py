@@ -40,12 +40,14 @@ class Program(t.NamedTuple):
     hook: XDP, TCX or TC.
     name: as its loader gave it; empty if it has none.
     kind: BPF, or the kind of another filter of traffic control, such as "flower".
+    number: the ID of a program.
     """
 
     hook: str
     name: str
     direction: str = INGRESS
     kind: str = rtnetlink.BPF
+    number: int = 0
 
 
 def at_ingress(link: str) -> list[Program]:
@@ -76,7 +78,7 @@ def of_links(links: t.Mapping[int, str]) -> dict[str, list[Program]]:
         programs[link] = list(_by_number(link, index, (INGRESS, EGRESS)))
         for direction in directions.get(index, ()):
             filters = rtnetlink.filters(index, CLSACT[direction])
-            programs[link] += [Program(TC, attached.name, direction, attached.kind) for attached in filters]
+            programs[link] += [Program(TC, each.name, direction, each.kind, each.number) for each in filters]
     return programs
 
 
@@ -86,7 +88,7 @@ def _by_number(link: str, index: int, directions: t.Sequence[str]) -> t.Iterator
         by_number = [(XDP, INGRESS, sorted(rtnetlink.xdp_programs(index)))]
         by_number += [(TCX, direction, _tcx_programs(index, direction)) for direction in directions]
         for hook, direction, numbers in by_number:
-            yield from (Program(hook, _name(number), direction) for number in numbers)
+            yield from (Program(hook, _name(number), direction, number=number) for number in numbers)
     except OSError as error:
         raise Failure(f"the kernel refused to list the BPF programs of {link}: {error.strerror}") from error
 

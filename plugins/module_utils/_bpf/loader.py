@@ -113,9 +113,8 @@ def load(name: str, code: bytes) -> int:
 
 def program(number: int) -> LoadedProgram | None:
     """Return a program by its ID; None if it has ended since. Raises OSError."""
-    try:
-        descriptor = bpf(PROG_GET_FD_BY_ID, struct.pack("=III", number, 0, 0))
-    except FileNotFoundError:
+    descriptor = _by_number(PROG_GET_FD_BY_ID, number)
+    if descriptor is None:
         return None
     with opened(descriptor):
         numbers = (ctypes.c_uint32 * MOST_MAPS)()
@@ -126,9 +125,8 @@ def program(number: int) -> LoadedProgram | None:
 
 def read_map(number: int) -> LoadedMap | None:
     """Return a map by its ID; None if it has ended since, or is none of one entry. Raises OSError."""
-    try:
-        descriptor = bpf(MAP_GET_FD_BY_ID, struct.pack("=III", number, 0, 0))
-    except FileNotFoundError:
+    descriptor = _by_number(MAP_GET_FD_BY_ID, number)
+    if descriptor is None:
         return None
     with opened(descriptor):
         kind, _number, length, size, entries, _flags, name = MAP.unpack(_info(descriptor, bytes(MAP.size)))
@@ -141,15 +139,22 @@ def read_map(number: int) -> LoadedMap | None:
 
 def memory(number: int, name: str, key: int, value: int, entries: int) -> int | None:
     """Return a descriptor of a map of create_memory() by its ID; None if it has ended, or is another one. Raises OSError."""
-    try:
-        descriptor = bpf(MAP_GET_FD_BY_ID, struct.pack("=III", number, 0, 0))
-    except FileNotFoundError:
+    descriptor = _by_number(MAP_GET_FD_BY_ID, number)
+    if descriptor is None:
         return None
     kind, _number, *sizes, _flags, found = MAP.unpack(_info(descriptor, bytes(MAP.size)))
     if (kind, sizes, _text(found)) == (LRU_HASH, [key, value, entries], name):
         return descriptor
     os.close(descriptor)
     return None
+
+
+def _by_number(command: int, number: int) -> int | None:
+    """Return a descriptor of a program or map by its ID; None if it has ended since. Raises OSError."""
+    try:
+        return bpf(command, struct.pack("=III", number, 0, 0))
+    except FileNotFoundError:
+        return None
 
 
 def bpf(command: int, attributes: bytes) -> int:

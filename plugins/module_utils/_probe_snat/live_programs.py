@@ -78,7 +78,7 @@ class LivePrograms:
         return Step(f"{verb} the {self.name} on {link}", self._operation(link, probes), undo)
 
     def _operation(self, link: str, probes: tuple[Probe, ...]) -> SetPrograms:
-        return SetPrograms(self._table, link, tuple((str(source), str(translated)) for source, translated in probes))
+        return SetPrograms.of(self._table, link, probes)
 
     def _shown(self, link: str, before: AttachedPrograms | None, after: AttachedPrograms | None) -> ObjectText:
         return ObjectText(f"{self.name} on {link}", self._text(before), self._text(after))
@@ -90,9 +90,9 @@ class LivePrograms:
         text += "".join(f"probe {source} as {translated}\n" for source, translated in attached.probes)
         for direction in (INGRESS, EGRESS):
             lines = probe_programs.program(direction, len(attached.probes))
-            known = instructions.tags(lines)
-            tag = known[self._release >= SHA256_TAGS]
-            if attached.tags and not {*known} & {*attached.tags}:
+            tags = instructions.tags(lines)
+            tag = tags[self._release >= SHA256_TAGS]
+            if attached.tags and not {*tags} & {*attached.tags}:
                 continue  # it is missing, or that of another version, as the faults say
             text += f"{direction} {probe_programs.name(self._table, direction)}, tag {tag}\n{instructions.listing(lines)}"
         return text

@@ -73,6 +73,14 @@ class SetPrograms(t.NamedTuple):
     link: str
     probes: tuple[tuple[str, str], ...]
 
+    @classmethod
+    def of(cls, table: str, link: str, probes: t.Iterable[Probe]) -> SetPrograms:
+        return cls(table, link, tuple((str(source), str(translated)) for source, translated in probes))
+
+    def read(self) -> tuple[Probe, ...]:
+        """Return the probes as values."""
+        return tuple(Probe(*map(ipaddress.IPv6Address, pair)) for pair in self.probes)
+
 
 class AttachedPrograms(t.NamedTuple):
     """The programs of a table's name on a link.

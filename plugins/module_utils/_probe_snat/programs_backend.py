@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 import typing as t
 
@@ -42,14 +41,14 @@ class Programs(UndoBackend):
         faults, tags = [], []
         for direction in DIRECTIONS:
             places = attachments.places(index, direction, has_filters)
-            own = [place for place in places if place.name == name(table, direction)]
-            if not own:
+            namesakes = [place for place in places if place.name == name(table, direction)]
+            if not namesakes:
                 faults.append(f"there is no program at {direction}")
                 continue
-            if len(own) > 1:
-                faults.append(f"there are {len(own)} programs at {direction}")
-            faults += [f"{place.name} comes first at {direction}" for place in _before(places, own[0])]
-            program = loader.program(own[0].number)
+            if len(namesakes) > 1:
+                faults.append(f"there are {len(namesakes)} programs at {direction}")
+            faults += [f"{place.name} comes first at {direction}" for place in _before(places, namesakes[0])]
+            program = loader.program(namesakes[0].number)
             maps = [each for each in map(loader.read_map, program.maps) if each] if program else []
             probes.append(next((probe_programs.probes_of(each.value) for each in maps if each.name == PROBES), ()))
             tags.append(program.tag if program else "")
@@ -105,8 +104,7 @@ class Programs(UndoBackend):
             return [f"{operation.link} cannot be read: {error.strerror}"] if operation.probes else []
         if not operation.probes:
             return [f"{operation.link} has BPF programs of {operation.table}"] if attached else []
-        wanted = tuple(Probe(*map(ipaddress.IPv6Address, pair)) for pair in operation.probes)
-        if attached is None or attached.probes != wanted:
+        if attached is None or attached.probes != operation.read():
             return [f"{operation.link} lacks BPF programs of {operation.table}"]
         return [f"on {operation.link}, {fault}" for fault in attached.faults]
 
@@ -117,7 +115,7 @@ def _loaded(operation: SetPrograms, memories: t.Mapping[str, int]) -> t.Iterator
 
     memories: descriptors of maps of CONNECTIONS that the programs go on with. They are closed.
     """
-    probes = tuple(Probe(*map(ipaddress.IPv6Address, pair)) for pair in operation.probes)
+    probes = operation.read()
     with contextlib.ExitStack() as stack:
         maps = {map_name: stack.enter_context(loader.opened(descriptor)) for map_name, descriptor in memories.items()}
         for map_name, value in probe_programs.maps(probes).items():

@@ -24,11 +24,11 @@ def ethernet_link(link: str) -> t.Iterable[str]:
     """Refuse a link that is not there, or whose packets do not begin with a header of Ethernet."""
     kind = next(iter(kernel.lines(f"/sys/class/net/{link}/type")), "")
     if kind != ETHERNET:
-        there = ", ".join(sorted(name for _index, name in socket.if_nameindex()))
-        what = "has no Ethernet header" if kind else "is not a link of the node"
+        links = ", ".join(sorted(name for _index, name in socket.if_nameindex()))
+        defect = "has no Ethernet header" if kind else "is not a link of the node"
         raise Refusal(
-            f"interface {link} {what}, and backend bpf attaches programs to an Ethernet link. Nothing was changed. The links are:"
-            f" {there}"
+            f"interface {link} {defect}, and backend bpf attaches programs to an Ethernet link. Nothing was changed. The links"
+            f" are: {links}"
         )
     return ()
 
@@ -45,8 +45,8 @@ def first_place(link: str) -> t.Iterable[str]:
             f"backend bpf needs bpf(2), which this node does not permit: {error}. Nothing was changed. Run with CAP_BPF and"
             " CAP_NET_ADMIN, by a Python that has ctypes"
         ) from error
-    listed = (each for parent in attachments.CLSACT.values() for each in rtnetlink.filters(index, parent) if each.priority == 1)
-    kinds = {each.kind for each in listed if (each.kind, each.protocol) != (rtnetlink.BPF, rtnetlink.ETH_P_ALL)}
+    first = (each for parent in attachments.CLSACT.values() for each in rtnetlink.filters(index, parent) if each.priority == 1)
+    kinds = {each.kind for each in first if (each.kind, each.protocol) != (rtnetlink.BPF, rtnetlink.ETH_P_ALL)}
     if kinds and not has_tcx:
         raise Refusal(
             f"{link} carries filters of priority 1 of the kind {', '.join(sorted(kinds))}, and this kernel, older than Linux 6.6,"

@@ -30,8 +30,7 @@ def main(arguments: t.Sequence[str] = ()) -> int:
             desired = programs_unit.from_text(file.read())
         from .watcher_backend import Watcher  # needs ctypes
 
-        pairs = tuple((str(source), str(translated)) for source, translated in desired.probes)
-        watcher = Watcher(SetPrograms(desired.table, desired.link, pairs))
+        watcher = Watcher(SetPrograms.of(*desired))
         if verb == REHEARSE:
             from .._boot import rehearsal_program  # no boot needs it
 

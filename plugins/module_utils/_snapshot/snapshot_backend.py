@@ -148,31 +148,27 @@ def filters(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
 
 def programs(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
     """Return the BPF programs of links, at XDP, tcx and tc. Raises Failure."""
-    indexes = {name: index for index, name in socket.if_nameindex()}
-    listed = attachments.of_links({index: name for name, index in indexes.items()})
-    return [entry for link, attached in listed.items() for entry in _programs(link, indexes[link], attached)]
+    attached = [(link, program) for link, those in attachments.of_links(dict(socket.if_nameindex())).items() for program in those]
+    return [
+        {"link": link, "hook": each.hook, "direction": each.direction, "name": each.name, **_translation(each)}
+        for link, each in attached
+        if each.kind == rtnetlink.BPF
+    ]
 
 
-def _programs(link: str, index: int, attached: t.Iterable[attachments.Program]) -> t.Iterator[dict[str, t.Any]]:
-    translating = {direction: _translating(index, direction) for direction in attachments.CLSACT}
-    for program in attached:
-        if program.kind == rtnetlink.BPF:
-            entry = {"link": link, "hook": program.hook, "direction": program.direction, "name": program.name}
-            is_own = program.name.startswith(OWN_PROGRAMS) and program.hook != attachments.XDP
-            yield {**entry, **next(translating[program.direction], {})} if is_own else entry
-
-
-def _translating(index: int, direction: str) -> t.Iterator[dict[str, t.Any]]:
-    """Yield the tag of each program of this collection, and the probes that it translates, in the order of the programs."""
+def _translation(attached: attachments.Program) -> dict[str, t.Any]:
+    """Return the tag of a program of this collection, and the probes that it translates; nothing of another one."""
+    if not attached.name.startswith(OWN_PROGRAMS) or attached.hook == attachments.XDP:
+        return {}
     with contextlib.suppress(OSError):  # without these, a program is one whose effect is not known
-        for place in attachments.places(index, direction):
-            program = loader.program(place.number) if place.name.startswith(OWN_PROGRAMS) else None
-            if program:
-                maps = filter(None, map(loader.read_map, program.maps))
-                pairs = next((each.value for each in maps if each.name == PROBES), b"")
-                addresses = [fields.show(pairs[start : start + ADDRESS]) for start in range(0, len(pairs), ADDRESS)]
-                probes = [dict(zip(("source", "translated"), pair)) for pair in zip(addresses[::2], addresses[1::2])]
-                yield {"tag": program.tag, "probes": probes}
+        program = loader.program(attached.number)
+        if program:
+            maps = filter(None, map(loader.read_map, program.maps))
+            pairs = next((each.value for each in maps if each.name == PROBES), b"")
+            addresses = [fields.show(pairs[start : start + ADDRESS]) for start in range(0, len(pairs), ADDRESS)]
+            probes = [dict(zip(("source", "translated"), pair)) for pair in zip(addresses[::2], addresses[1::2])]
+            return {"tag": program.tag, "probes": probes}
+    return {}
 
 
 PROBES, ADDRESS = "probes", 16  # the map of such a program, and the bytes of an address in it
