@@ -16,6 +16,7 @@ from .._cni import cni
 from .._core import fields
 from .._routing.route import LOCAL
 from .._snapshot.values import MAIN, Route, is_host
+from .._trace import entrance
 from .._trace.answer import LOST, Met, Way
 from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding, is_of_network
 from .._trace.packet import OUTSIDE, TCP
@@ -340,6 +341,7 @@ def _between_tunnels(node: Node, family: str, pods: t.Container[str]) -> t.Itera
 
 
 def _missed_carrier(tunnel: str, way: Way) -> Miss | None:
+    way = entrance.received(way)
     culprit = way.culprit if way.verdict in LOST else None
     return Miss(culprit.text, f"The packets of pods by {tunnel} are carried in it.") if culprit else None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .._core.fields import endpoint
 from .._ruleset.service_rules import Entrance
 from .._snapshot.values import Entry, Snapshot
 from .._twin import worlds
@@ -36,6 +37,5 @@ def sentence(pod: str) -> str:
 def added(snapshot: Entry, link: str, pod: str) -> dict[str, t.Any]:
     """Return the snapshot with a Service. link: by which requests come in. pod: the address of its endpoint."""
     is_ipv6 = ":" in pod
-    target = f"[{pod}]:{POD_PORT}" if is_ipv6 else f"{pod}:{POD_PORT}"
-    rule = f"-A PREROUTING -i {link} -p tcp -m tcp --dport {PORT} -j DNAT --to-destination {target}"
+    rule = f"-A PREROUTING -i {link} -p tcp -m tcp --dport {PORT} -j DNAT --to-destination {endpoint(pod, POD_PORT)}"
     return worlds.with_translations(Snapshot.of(snapshot), "ip6" if is_ipv6 else "ip", [rule]).world()

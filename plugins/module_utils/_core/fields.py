@@ -146,6 +146,13 @@ def show(packed: bytes) -> str:
     return socket.inet_ntop(IPV6 if len(packed) == 16 else IPV4, packed)
 
 
+def endpoint(address: str, port: t.Any) -> str:
+    """Return an address with a port; the address alone if the port is 0 or empty."""
+    if not port:
+        return address
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 def show_prefix(value: Prefix, unlimited: str) -> str:
     """Show a prefix as ``ip`` prints it; ``unlimited`` for the prefix that contains every address."""
     packed, length = value

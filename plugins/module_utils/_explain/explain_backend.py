@@ -14,12 +14,14 @@ import typing as t
 
 from .._commands import command
 from .._core.errors import DatapathError, Invalid
+from .._core.fields import endpoint
 from .._platform import process
+from .._snapshot import values
 from .._snapshot.snapshot import Origin
 from .._snapshot.values import Entry
-from .._trace import certainty, changes_backend, trace_backend
-from .._trace.answer import Answer
-from .._trace.packet import Packet
+from .._trace import certainty, changes_backend, culprit, trace_backend
+from .._trace.answer import FORWARDED, Answer, Way
+from .._trace.packet import TCP, Packet
 from .._twin import isolation_backend, snapshot_form
 from .._twin.work_backend import GUARD
 from . import explanation, node_objects, recorded
@@ -43,10 +45,11 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
     earlier, later = [trace_backend.judge(question, run).with_likelihood().answer for question in questions]
     difference = Difference(before, after)
     explained = Explanation(packet, (), len(difference.changes), earlier, later)
-    without, with_all = (trace_backend.in_one_world(question, run) for question in questions)
+    without, with_all = (_Trial.of(question, run) for question in questions)
     reason = _needless(without, with_all)
     if reason:
         return explained._replace(reason=reason)
+    explained = explained._replace(refused=tuple(sorted(with_all.refused - without.refused)))
     found = _Search(questions[0], difference, without, with_all, run).guilty()
     if not found:
         return explained._replace(reason=NOT_FOUND)
@@ -56,14 +59,73 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
     return explained._replace(guilty=guilty, is_undone=_is_undone(questions[1], guilty, run))
 
 
-def _needless(before: Answer, after: Answer) -> str:
+class _Trial(t.NamedTuple):
+    """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and nobody listens."""
+
+    answer: Answer
+    refused: frozenset[str]
+
+    @classmethod
+    def of(cls, question: trace_backend.Question, run: process.Runner) -> _Trial:
+        """Raises DatapathError."""
+        answer = trace_backend.in_one_world(question, run)
+        left = answer.left if question.packet.protocol == TCP else ()
+        return cls(answer, frozenset(_refusals(left, question.snapshot)))
+
+    @property
+    def links(self) -> frozenset[tuple[str, str]]:
+        """The links by which the packet and its reply leave the node."""
+        return frozenset((_departure(way), _departure(way.reply) if way.reply else "") for way in self.answer.every_way)
+
+    def is_well(self) -> bool:
+        return _is_well(self.answer)
+
+    def is_like(self, earlier: _Trial) -> bool:
+        """Return whether the packet arrives as it did before."""
+        return self.is_well() and self.links == earlier.links and self.refused <= earlier.refused
+
+    def fate(self) -> t.Hashable:
+        """Return what becomes of the packet. If it is lost, only what stops it counts: not at which port of a bridge, to all of
+        which a frame is sent.
+        """
+        verdict, reply, decider, *departure = certainty.fate(self.answer)
+        if self.is_well():
+            return verdict, reply, decider, *departure, self.refused
+        if isinstance(decider, culprit.Link) and not decider.trouble:
+            decider = decider._replace(name="")
+        if isinstance(decider, culprit.Address) and decider.trouble == culprit.LACKING:
+            decider = decider._replace(owner="")
+        return verdict, reply, decider
+
+
+def _departure(way: Way) -> str:
+    return way.interface if way.verdict == FORWARDED else ""
+
+
+def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iterator[str]:
+    """Yield those of the destinations that are addresses of the node or of a pod whose listening sockets are all others."""
+    node = {"addresses": [address for link in values.links(snapshot) for address in link.addresses], **snapshot}
+    owners = [node, *values.entries(snapshot, "pods")]
+    for _source, destination, port in ends:
+        sockets = [owner.get("listeners") for owner in owners if destination in (owner.get("addresses") or ())]
+        any_address = ("::", "0.0.0.0") if "." in destination else ("::",)
+        heard = [
+            any(each["port"] == port and each["address"] in (destination, *any_address) for each in listed)
+            for listed in sockets
+            if listed is not None
+        ]
+        if heard and not any(heard) and len(heard) == len(sockets):
+            yield endpoint(destination, port)
+
+
+def _needless(before: _Trial, after: _Trial) -> str:
     """Return why no change is guilty of anything; empty if one may be."""
-    for answer in (before, after):
-        if answer.is_unknown:
-            return OPEN.format(reason=answer.way.reason)
-    if not _is_well(before):
-        return LOST_BEFORE.format(reason=before.way.reason)
-    return IS_THERE if certainty.fate(before) == certainty.fate(after) else ""
+    for trial in (before, after):
+        if trial.answer.is_unknown:
+            return OPEN.format(reason=trial.answer.way.reason)
+    if not before.is_well():
+        return LOST_BEFORE.format(reason=before.answer.way.reason)
+    return IS_THERE if before.fate() == after.fate() else ""
 
 
 def _is_well(answer: Answer) -> bool:
@@ -71,45 +133,41 @@ def _is_well(answer: Answer) -> bool:
 
 
 class _Search:
-    """Trials of the earlier snapshot with changes. earlier, later: the answers without any of them, and of the later snapshot."""
+    """Trials of the earlier snapshot with changes. earlier, later: those without any of them, and of the later snapshot."""
 
     def __init__(
-        self, question: trace_backend.Question, difference: Difference, earlier: Answer, later: Answer, run: process.Runner
+        self, question: trace_backend.Question, difference: Difference, earlier: _Trial, later: _Trial, run: process.Runner
     ) -> None:
         self._question, self._difference, self._run = question, difference, run
-        self._is_loss = not _is_well(later)
-        self._answers: dict[Changes, Answer | None] = {frozenset(): earlier}  # what was tried is remembered
+        self._is_loss = not later.is_well() or not later.refused <= earlier.refused
+        self._trials: dict[Changes, _Trial | None] = {frozenset(): earlier}  # what was tried is remembered
 
     def guilty(self) -> Changes | None:
         return explanation.guilty(frozenset(self._difference.changes), self._fate, self._is_as_before)
 
-    def _tried(self, changes: Changes) -> Answer | None:
-        if changes not in self._answers:
-            self._answers[changes] = self._try(changes)
-        return self._answers[changes]
+    def _tried(self, changes: Changes) -> _Trial | None:
+        if changes not in self._trials:
+            self._trials[changes] = self._try(changes)
+        return self._trials[changes]
 
-    def _try(self, changes: Changes) -> Answer | None:
-        """Return the answer with some changes; None if no node can have them without others."""
+    def _try(self, changes: Changes) -> _Trial | None:
+        """Return the trial with some changes; None if no node can have them without others."""
         snapshot = self._difference.between(changes)
         try:
-            return trace_backend.in_one_world(self._question._replace(snapshot=snapshot), self._run)
+            return _Trial.of(self._question._replace(snapshot=snapshot), self._run)
         except isolation_backend.Hang:  # which tells nothing of the changes
             raise
         except DatapathError:
             return None
 
     def _fate(self, changes: Changes) -> t.Hashable:
-        """Return what becomes of the packet. If it is lost, only what stops it counts."""
-        answer = self._tried(changes)
-        if answer is None:
-            return None
-        fate = certainty.fate(answer)
-        return fate if _is_well(answer) else fate[:3]
+        trial = self._tried(changes)
+        return trial and trial.fate()
 
     def _is_as_before(self, changes: Changes) -> bool:
-        answer = self._tried(changes)
-        if self._is_loss and answer and _is_well(answer):  # whether a cloud may drop it is another question
-            return True
+        earlier, trial = self._trials[frozenset()], self._tried(changes)
+        if earlier and trial and self._is_loss:  # whether a cloud may drop it is another question
+            return trial.is_like(earlier)
         return self._fate(changes) == self._fate(frozenset())
 
 

@@ -26,7 +26,8 @@ class Explanation(t.NamedTuple):
     """guilty: the changes with which the packet is lost, and without which it arrives. changes: how many there are.
 
     before, after: the answers for the packet. reason: why nothing is guilty; empty if something is. is_undone: whether the
-    commands that undo them were tried, and the packet arrives; None if they were not.
+    commands that undo them were tried, and the packet arrives; None if they were not. refused: the addresses and ports to which
+    it goes after the changes, and at which no program listens.
     """
 
     packet: Packet
@@ -36,6 +37,7 @@ class Explanation(t.NamedTuple):
     after: Answer
     reason: str = ""
     is_undone: bool | None = None
+    refused: tuple[str, ...] = ()
 
     @property
     def certain(self) -> bool:
@@ -51,7 +53,8 @@ class Explanation(t.NamedTuple):
         """Say which changes are guilty."""
         if not self.guilty:
             return self.reason
-        verb = "lost" if self.is_loss else "elsewhere"
+        refused = f"refused at {', '.join(self.refused)}, where nobody listens,"
+        verb = "lost" if self.is_loss else refused if self.refused else "elsewhere"
         innocent = self.changes - len(self.guilty)
         without = f"; {innocent} other change{'s are' if innocent > 1 else ' is'} without effect" if innocent else ""
         return f"{verb} since {', and '.join(change.sentence for change in self.guilty)}{without}."

@@ -42,7 +42,7 @@ class Difference:
         shown = {key for key in before if before[key] is not None and after.get(key) is not None}
         makers: dict[str, t.Callable[[t.Any, t.Any], Part]] = {
             **{"settings": self._settings, "links": self._links, "rules": _rules, "routes": self._routes},
-            **{"neighbors": self._neighbors, "pods": self._pods},
+            **{"neighbors": self._neighbors, "pods": self._pods, "listeners": _listeners},
             **ruleset_differences.SUBSETS,
         }
         parts = {key: make(before[key], self._after[key]) for key, make in makers.items() if key in shown}
@@ -276,21 +276,31 @@ class Difference:
         parts = {}
         if before.get("addresses") is not None and after.get("addresses") is not None:
             parts["addresses"] = self._pod_addresses(namespace, before["addresses"], after["addresses"])
-        for key, kind in (("rules", node_objects.RULE), ("routes", node_objects.ROUTE), ("neighbors", node_objects.NEIGHBOR)):
+        kinds = {"routes": node_objects.ROUTE, "neighbors": node_objects.NEIGHBOR, "listeners": node_objects.LISTENER}
+        if before.get("rules") is not None and after.get("rules") is not None:
+            parts["rules"] = _rules(before["rules"], after["rules"], place)
+        for key, kind in kinds.items():
             if before.get(key) is not None and after.get(key) is not None:
                 old, new, inside = before[key], after[key], place.inside(kind)
-                if key == "rules":
-                    rows = differences.aligned(old, new, inside)
-                elif key == "routes":
+                if key == "routes":
                     rows = self._explained(old, new, inside, lambda entry: self._cause_of_route(entry, namespace))
                 else:
-                    rows = _without_learned(differences.matched(old, new, inside))
+                    rows = differences.matched(old, new, inside)
+                    rows = _without_learned(rows) if key == "neighbors" else rows
                 parts[key] = differences.of_rows(old, new, rows)
         return Row(before, after, None, differences.of_dictionary(before, after, parts))
 
 
-def _rules(before: list[Entry], after: list[Entry]) -> Part:
-    return differences.of_rows(before, after, differences.aligned(before, after, node_objects.RULE))
+def _rules(before: list[Entry], after: list[Entry], place: _Place | None = None) -> Part:
+    rows = []
+    for family, kind in node_objects.RULES.items():
+        old, new = ([entry for entry in side if values.PolicyRule.of(entry).family == family] for side in (before, after))
+        rows += differences.aligned(old, new, place.inside(kind) if place else kind)
+    return differences.of_rows(before, after, rows)
+
+
+def _listeners(before: list[Entry], after: list[Entry]) -> Part:
+    return differences.of_rows(before, after, differences.matched(before, after, node_objects.LISTENER))
 
 
 def _without_learned(rows: t.Iterable[Row]) -> list[Row]:

@@ -14,6 +14,7 @@ import json
 import typing as t
 
 from .._core.errors import Invalid
+from .._core.fields import endpoint
 from .._snapshot import values
 from .._snapshot.values import Address, Entry, PolicyRule, Route
 
@@ -95,6 +96,7 @@ RULE = Kind(
     _rule_command("add"),
     _rule_command("del"),
 )
+RULES = {"ipv4": RULE, "ipv6": RULE._replace(label="ip -6 rule")}  # one of a mark alone has the same text in both families
 
 
 def _route_key(entry: Entry) -> t.Hashable:
@@ -227,3 +229,8 @@ def entries(name: str, label: str, keys: t.Sequence[str], text: t.Callable[[Entr
     return Kind(
         name, label, lambda entry: tuple(str(entry.get(key) or "") for key in keys), whole, text, _no_command, _no_command
     )
+
+
+LISTENER = entries(
+    "listener", "listening socket", ("address", "port"), lambda entry: f"tcp {endpoint(str(entry['address']), entry['port'])}"
+)

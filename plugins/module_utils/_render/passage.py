@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import typing as t
 
+from .._core.fields import endpoint
 from .._core.form import said
 from .._core.printable import in_one_line
 from .._trace.answer import (
@@ -70,10 +71,7 @@ def packet(data: t.Mapping[str, t.Any]) -> str:
 
 
 def _end(fields: t.Mapping[str, str], end: str) -> str:
-    address, port = fields.get(end, ""), fields.get(f"{end}_port", "")
-    if not port:
-        return address
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return endpoint(fields.get(end, ""), fields.get(f"{end}_port", ""))
 
 
 def share(branch: Branch) -> str:

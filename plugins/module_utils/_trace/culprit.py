@@ -113,8 +113,10 @@ class RouteMtu(t.NamedTuple):
 
 
 class Address(t.NamedTuple):
-    """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED, LACKING, NONE, a flag of the kernel or empty. owner: the
-    link of the node that has it, or whose pod lacks it; with NONE, that has no address of a family, which stands for the address.
+    """An address in the packet's header. trouble: LINK_LOCAL, EXPIRED, LACKING, NONE, a flag of the kernel or empty.
+
+    owner: the link of the node that has it, or whose pod lacks it, or empty if the node lacks it; with NONE, the link that has no
+    address of a family, which stands for the address.
     """
 
     address: str
@@ -125,7 +127,7 @@ class Address(t.NamedTuple):
         if self.trouble == EXPIRED:
             return "ttl 1"
         if self.trouble == LACKING:
-            return f"no address {self.address} in the pod at {self.owner}"
+            return f"no address {self.address} {f'in the pod at {self.owner}' if self.owner else 'on the node'}"
         if self.trouble == NONE:
             return f"no address of {self.address} on {self.owner}"
         if self.trouble == LINK_LOCAL:

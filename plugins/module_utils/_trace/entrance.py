@@ -20,7 +20,8 @@ from .._snapshot.values import Entry, Link, Snapshot
 from .._twin import blueprint, pod_links, snapshot_form
 from .._twin.blueprint import LOOPBACK
 from . import names
-from .answer import Way
+from .answer import DROPPED, FORWARDED, Culprit, Way
+from .culprit import LACKING, Address
 from .lookup import Query, Tables
 from .packet import AUTO, SOURCE_PORT, UDP, Packet, from_options
 
@@ -121,6 +122,15 @@ def carriers(snapshot: Entry, way: Way) -> t.Iterator[Carrier]:
             for packet in packets.get(name, ()):
                 if is_sent is not bool(packet.interface):
                     yield Carrier(name, packet, each is not way)
+
+
+def received(way: Way) -> Way:
+    """Return the way of what carries other packets, which is lost if it comes in for an address that the node does not have."""
+    if not way.came_in_by or way.verdict != FORWARDED or not way.met.frame:
+        return way
+    address = fields.show(way.met.frame.packet.destination)
+    reason, culprit = f"{address} is no address of the node.", Culprit.of(Address(address, LACKING))
+    return way._replace(verdict=DROPPED, interface="", reason=reason, culprit=culprit)
 
 
 def _remote(link: Link, way: Way) -> str:

@@ -105,13 +105,9 @@ class Packet(t.NamedTuple):
     def __str__(self) -> str:
         has_ports = self.protocol in PORTS
         ends = ((self.source, self.source_port), (self.destination, self.destination_port))
-        source, destination = (_end(address, port if has_ports else 0) if address else NODE for address, port in ends)
+        shown = ((fields.show(address) if address else NODE, port if address and has_ports else 0) for address, port in ends)
+        source, destination = (fields.endpoint(*end) for end in shown)
         return f"{protocol_name(self.protocol)} {source} > {destination}"
-
-
-def _end(address: bytes, port: int) -> str:
-    shown = fields.show(address)
-    return f"[{shown}]:{port}" if port and len(address) == 16 else f"{shown}:{port}" if port else shown
 
 
 _PORT = "a port from 1 to 65535, for tcp, udp and sctp"

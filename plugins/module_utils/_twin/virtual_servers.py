@@ -68,8 +68,7 @@ def addresses(servers: t.Iterable[VirtualServer]) -> dict[str, list[str]]:
 
 def _listed(server: VirtualServer) -> str:
     """Return a virtual server as ipvsadm -Ln prints it."""
-    address = f"[{server.address}]" if ":" in server.address else server.address
-    place = f"{server.protocol.upper()}  {address}:{server.port}"
+    place = f"{server.protocol.upper()}  {fields.endpoint(server.address, str(server.port))}"
     if server.fwmark:
         place = f"FWM  {fields.number(server.fwmark, 1, fields.UINT32)}"
     return re.sub(r"[^\w .:\[\]]", "", f"{place} {server.scheduler}").strip()

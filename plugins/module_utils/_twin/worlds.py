@@ -17,6 +17,7 @@ import typing as t
 from functools import partial
 
 from .._core.errors import Invalid
+from .._core.fields import endpoint
 from .._netfilter.rule_words import quote
 from .._ruleset.ruleset import DNAT, DROP, REJECT
 from .._snapshot import open_facts
@@ -285,8 +286,8 @@ def _translated(snapshot: Snapshot, entry: Evidence, hook: str) -> Snapshot:
     address, port = entry.new_destination
     rules = []
     if address:
-        to = f"[{address}]" if port and ":" in address else address
-        of_port, to = (f" --dport {entry.destination_port}", f"{to}:{port}") if port else ("", to)
+        of_port = f" --dport {entry.destination_port}" if port else ""
+        to = endpoint(address, port)
         rules.append(f"-A {hook} -d {entry.destination} {protocol}{of_port} -j DNAT --to-destination {to}")
     if entry.new_source:
         of_source = f"-A POSTROUTING -s {entry.source} -d {entry.left_destination} {protocol}"

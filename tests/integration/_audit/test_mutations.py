@@ -93,6 +93,11 @@ SCENES: dict[str, tuple[str, dict[str, list[str]], str]] = {
         {"node": ["iptables-nft -A INPUT -p udp --dport 8472 -j DROP"]},
         "-A INPUT -p udp -m udp --dport 8472 -j DROP",
     ),
+    "the node lacks the address to which the other nodes send the packets of a tunnel": (
+        "VXLAN",
+        {"node": ["ip -6 addr del 2001:db8:5::11/64 dev eth0"]},
+        "no address 2001:db8:5::11 on the node",
+    ),
     "packets leave beside a tunnel by which answers come in": (
         "VXLAN",
         {

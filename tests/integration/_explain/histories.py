@@ -42,14 +42,24 @@ MOST_GUILTY, ATTEMPTS = 3, 300
 EXACT, INNOCENT, MISSED, OPEN = "exact", "innocent named", "missed", "not known"
 
 
+class Drawn(NamedTuple):
+    """A change of a node, with the texts of its differences between two snapshots."""
+
+    mutation: mutations.Mutation
+    texts: frozenset[str]
+
+
 class History(NamedTuple):
-    """guilty: for each guilty change, the texts of its differences."""
+    """guilty: for each guilty change, the texts of its differences. partners: those of innocent changes without which a guilty
+    one does not end the connection, so that both are the cause.
+    """
 
     seed: int
     layout: str
     connection: Connection
-    innocent: Sequence[mutations.Mutation]
+    innocent: Sequence[Drawn]
     guilty: Mapping[str, frozenset[str]]
+    partners: frozenset[str]
     explanation: Explanation
     seconds: float
 
@@ -58,14 +68,14 @@ class History(NamedTuple):
         named = {*map(_identity, self.explanation.guilty)}
         if not named:  # a guilty change that another one hides is none
             return OPEN if self.guilty or self.explanation.is_loss else EXACT
-        if named - {text for texts in self.guilty.values() for text in texts}:
+        if named - self.partners - {text for texts in self.guilty.values() for text in texts}:
             return INNOCENT
         return EXACT if all(named & texts for texts in self.guilty.values()) else MISSED
 
     def __str__(self) -> str:
         lines = [f"{self.verdict}: seed {self.seed}, {self.layout}, {len(self.innocent)} innocent, {self.seconds:.1f} s"]
         lines += [f"    {self.connection.sender} {self.connection.source} > {self.connection.destination}:{self.connection.port}"]
-        lines += [f"    guilty: {change}: {', '.join(texts)}" for change, texts in self.guilty.items()]
+        lines += [f"    guilty: {change}: {', '.join(sorted(texts))}" for change, texts in self.guilty.items()]
         return "\n".join([*lines, f"    said: {self.explanation.sentence}"])
 
 
@@ -74,19 +84,17 @@ def _identity(change: Change) -> str:
     return " ".join(change.source) or change.text
 
 
-class _Node:
-    """A node that is built anew whenever a change has ended its connection."""
+def _texts(before: Mapping[str, Any], after: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(map(_identity, Difference(before, after).changes))
 
-    def __init__(self, name: str) -> None:
-        self.name = name
 
-    @contextmanager
-    def built(self, changes: Sequence[mutations.Mutation]) -> Iterator[tuple[Layout, Mapping[str, Machine], Sequence[Any]]]:
-        layout = LAYOUTS[self.name]()
-        with network.built(layout) as machines, network.listening(machines) as listeners:
-            for change in changes:
-                change.apply(machines)
-            yield layout, machines, listeners
+@contextmanager
+def _built(name: str, changes: Sequence[Drawn] = ()) -> Iterator[tuple[Layout, Mapping[str, Machine], Sequence[Any]]]:
+    layout = LAYOUTS[name]()
+    with network.built(layout) as machines, network.listening(machines) as listeners:
+        for change in changes:
+            change.mutation.apply(machines)
+        yield layout, machines, listeners
 
 
 def _passes(connection: Connection, machines: Mapping[str, Machine], listeners: Sequence[Any]) -> bool:
@@ -96,6 +104,25 @@ def _passes(connection: Connection, machines: Mapping[str, Machine], listeners: 
     return any(connection in network.Exchange(machines, listeners, [connection]).complete for _attempt in range(2))
 
 
+def _passes_with(name: str, connection: Connection, changes: Sequence[Drawn]) -> bool:
+    with _built(name, changes) as (_layout, machines, listeners):
+        return _passes(connection, machines, listeners)
+
+
+def _proved(name: str, connection: Connection, innocent: Sequence[Drawn], guilty: Sequence[Drawn]) -> Iterator[Drawn]:
+    """Yield those changes that end the connection beside all innocent ones, each with the differences that it alone makes."""
+    for each in guilty:
+        with _built(name) as (layout, machines, listeners):
+            before = snapshot_of(layout, machines)
+            for change in innocent:
+                change.mutation.apply(machines)
+            without = _texts(before, snapshot_of(layout, machines))
+            each.mutation.apply(machines)
+            texts = _texts(before, snapshot_of(layout, machines)) - without
+            if texts and not _passes(connection, machines, listeners):
+                yield Drawn(each.mutation, texts)
+
+
 def _is_of_packets(change: mutations.Mutation) -> bool:
     """Return whether a small packet through the node shows it: not where the node answers no request of ARP, so that none comes
     in, where a router's MAC address is wrong, or where only large ones are lost.
@@ -103,50 +130,64 @@ def _is_of_packets(change: mutations.Mutation) -> bool:
     return not change.is_unknowable and change.kind != "mtu" and "arp_ignore" not in change.change
 
 
-def history(seed: int, most: int = MOST) -> History:
-    """Draw changes until as many are innocent and guilty as are wanted, and explain the whole. most: innocent changes."""
-    chance = random.Random(seed)
-    node = _Node(chance.choice([*LAYOUTS]))
-    count, wanted = chance.randint(FEWEST, most), chance.randint(1, MOST_GUILTY)
-    with node.built(()) as (layout, machines, listeners):
-        connections = [each for each in layout.connections() if not each.length and each.port]
-        connection = next(each for each in chance.sample(connections, len(connections)) if _passes(each, machines, listeners))
-    innocent: list[mutations.Mutation] = []
-    guilty: list[tuple[mutations.Mutation, frozenset[str]]] = []
+def _drawn(
+    name: str, connection: Connection, counts: tuple[int, int], chance: random.Random
+) -> tuple[Sequence[Drawn], Sequence[Drawn]]:
+    """Draw innocent and guilty changes, as many as are wanted of each; each guilty one ends the connection beside all innocent
+    ones.
+    """
+    innocent: list[Drawn] = []
+    guilty: list[Drawn] = []
     for _attempt in range(ATTEMPTS):
-        if len(innocent) >= count and len(guilty) >= wanted:
-            break
-        with node.built(innocent) as (layout, machines, listeners):
+        if len(innocent) >= counts[0] and len(guilty) >= counts[1]:
+            guilty = [*_proved(name, connection, innocent, guilty)]  # beside what was drawn later, one may do nothing
+            if len(guilty) >= counts[1]:
+                break
+        with _built(name, innocent) as (layout, machines, listeners):
             without = snapshot_of(layout, machines)
-            while len(innocent) < count or len(guilty) < wanted:
+            while len(innocent) < counts[0] or len(guilty) < counts[1]:
                 change = mutations.drawn(layout, machines, chance)
                 try:
                     change.apply(machines)
                 except LabError:
                     break
                 after = snapshot_of(layout, machines)
+                drawn = Drawn(change, _texts(without, after))
                 if _passes(connection, machines, listeners):
-                    if len(innocent) >= count:
+                    if len(innocent) >= counts[0]:
                         break
-                    innocent.append(change)
+                    innocent.append(drawn)
                     without = after
                     continue
-                texts = frozenset(_identity(each) for each in Difference(without, after).changes)
                 # A change of iptables loads all of its rules, so that a second one would make the first undone.
-                is_apart = all(change.kind != other.kind and not texts & found for other, found in guilty)
-                if texts and len(guilty) < wanted and is_apart and _is_of_packets(change):
-                    guilty.append((change, texts))
+                is_apart = all(change.kind != each.mutation.kind and not drawn.texts & each.texts for each in guilty)
+                if drawn.texts and len(guilty) < counts[1] and is_apart and _is_of_packets(change):
+                    guilty.append(drawn)
                 break
+    return innocent, guilty
+
+
+def history(seed: int, most: int = MOST) -> History:
+    """Draw changes until as many are innocent and guilty as are wanted, and explain the whole. most: innocent changes."""
+    chance = random.Random(seed)
+    name = chance.choice([*LAYOUTS])
+    counts = chance.randint(FEWEST, most), chance.randint(1, MOST_GUILTY)
+    with _built(name) as (layout, machines, listeners):
+        connections = [each for each in layout.connections() if not each.length and each.port]
+        connection = next(each for each in chance.sample(connections, len(connections)) if _passes(each, machines, listeners))
+    innocent, guilty = _drawn(name, connection, counts, chance)
     while True:
         try:
-            with node.built(()) as (layout, machines, _listeners):
+            with _built(name) as (layout, machines, listeners):
                 before = snapshot_of(layout, machines)
-                for change in (*innocent, *(change for change, _texts in guilty)):
-                    change.apply(machines)
+                for change in (*innocent, *guilty):
+                    change.mutation.apply(machines)
                 after = snapshot_of(layout, machines)
-            break
+                if not guilty or not _passes(connection, machines, listeners):
+                    break
         except LabError:  # two guilty changes of one object
-            guilty.pop()
+            pass
+        guilty = guilty[:-1]
     if DUMP:
         Path(DUMP).write_text(json.dumps([before, after, connection.packet]))
     started = time.monotonic()
@@ -154,9 +195,27 @@ def history(seed: int, most: int = MOST) -> History:
     explained = explain_backend.explain(before, after, packet, {}, random_nodes.run)
     seconds = time.monotonic() - started
     # With a link that goes down, the kernel removes what another change removed: that is in no snapshot.
-    shown = {_identity(each) for each in Difference(before, after).changes}
-    named = {str(change): texts & shown for change, texts in guilty if texts & shown}
-    return History(seed, node.name, connection, innocent, named, explained, seconds)
+    shown = _texts(before, after)
+    named = {str(each.mutation): each.texts & shown for each in guilty if each.texts & shown}
+    partners = _partners(name, connection, innocent, guilty, {*map(_identity, explained.guilty)})
+    return History(seed, name, connection, innocent, named, partners, explained, seconds)
+
+
+def _partners(
+    name: str, connection: Connection, innocent: Sequence[Drawn], guilty: Sequence[Drawn], named: set[str]
+) -> frozenset[str]:
+    """Return the texts of those innocent changes that are named and without which a guilty one does not end the connection."""
+    found: set[str] = set()
+    for change in innocent:
+        if not change.texts & named - {text for each in guilty for text in each.texts}:
+            continue
+        rest = [each for each in innocent if each is not change]
+        try:
+            if any(_passes_with(name, connection, [*rest, each]) for each in guilty):
+                found |= change.texts
+        except LabError:  # which a later change needs
+            continue
+    return frozenset(found)
 
 
 def main() -> None:

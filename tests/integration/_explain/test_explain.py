@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explana
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
 from lab import network
 
-from .._audit.layouts import Calico, EniPolicyRouting, Layout, NftablesBridge
+from .._audit.layouts import Bridge, Calico, EniPolicyRouting, Layout, NftablesBridge, Tunnel
 from .._audit.mutation_trials import snapshot_of
 from .._trace import random_nodes
 from . import histories
@@ -26,11 +26,12 @@ TO_POD = "tcp 198.51.100.7:40000 > 10.60.1.5:8080 in eth0"
 
 
 def _states(layout: Layout, *commands: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the snapshots of a node before and after commands."""
+    """Return the snapshots of a node before and after commands, which may begin with the name of a machine and a colon."""
     with network.built(layout) as machines, network.listening(machines):
         before = snapshot_of(layout, machines)
         for command in commands:
-            machines["node"].run(shlex.split(command))
+            machine, _colon, words = command.rpartition(": ")
+            machines[machine or "node"].run(shlex.split(words))
         return before, snapshot_of(layout, machines)
 
 
@@ -77,6 +78,10 @@ SCENES: dict[str, tuple[str, Sequence[str], Sequence[str], bool | None]] = {
     "the size of a link, which only a large packet meets": (
         f"{TO_POD} length 1500 df", ["ip link set cali1 mtu 1280"], ["mtu of cali1 is 1280 instead of 1500"], True,
     ),
+    "a rule of IPv6": (
+        "tcp [2001:db8:9::7]:40000 > [fd00:60::5]:8080 in eth0", ["ip -6 rule add fwmark 0/1 blackhole priority 300"],
+        ["ip -6 rule 300: from all fwmark 0x0/0x1 blackhole is new"], True,
+    ),
     "a setting": (
         TO_POD, ["sysctl -q -w net.ipv4.conf.eth0.forwarding=0"], ["net.ipv4.conf.eth0.forwarding is 0 instead of 1"], True,
     ),
@@ -120,6 +125,38 @@ def test_a_rule_that_moved_to_another_table_is_not_guilty() -> None:
     explained = _explained(layout, "tcp 203.0.113.5:40000 > 192.0.2.11:22 in eth0", *moved)
     texts = [change.text for change in explained.guilty]
     assert texts == ["ip rule 200: from all to 203.0.113.5 blackhole is new"], explained.sentence
+
+
+def test_a_reply_that_leaves_elsewhere_is_guilty_beside_a_loss() -> None:
+    commands = ("ip rule del priority 99", "ip rule add to 10.60.1.5 blackhole priority 300", INNOCENT[0])
+    explained = _explained(Tunnel(), "tcp 10.60.2.5:40000 > 10.60.1.5:8080 in wireguard.cali", *commands)
+    assert sorted(change.text for change in explained.guilty) == [
+        "ip rule 300: from all to 10.60.1.5 blackhole is new",
+        "ip rule 99: not from all fwmark 0x100000/0x100000 lookup 1 is gone",
+    ]
+
+
+def test_a_port_of_a_bridge_to_which_a_lost_frame_is_sent_too_is_innocent() -> None:
+    commands = ("ip neigh replace 10.60.1.5 lladdr 02:00:00:00:00:99 dev cni0 nud permanent", "pod2: ip link set eth0 down")
+    explained = _explained(Bridge(), "tcp the node > 10.60.1.5:8080", "pod1: ip addr del 10.60.1.5/24 dev eth0", *commands)
+    assert sorted(change.text for change in explained.guilty) == [
+        "address in the pod behind veth1: 10.60.1.5 is gone",
+        "neighbor 10.60.1.5 lladdr 02:00:00:00:00:99 dev cni0 is new",
+    ]
+
+
+def test_a_packet_to_which_no_program_listens_any_more_is_explained() -> None:
+    layout, packet = Calico(), packet_text.options(TO_POD)
+    with network.built(layout) as machines:
+        with network.listening(machines):
+            before = snapshot_of(layout, machines)
+        machines["node"].run(shlex.split(INNOCENT[0]))
+        after = snapshot_of(layout, machines)
+    explained = explain_backend.explain(before, after, entrance.packet(packet, before), {}, random_nodes.run)
+    assert explained.sentence == (
+        "refused at 10.60.1.5:8080, where nobody listens, since listening socket in the pod behind cali1: tcp [::]:8080 is gone; "
+        f"{explained.changes - 1} other changes are without effect."
+    )
 
 
 def test_a_packet_that_leaves_elsewhere_is_explained() -> None:

@@ -792,7 +792,26 @@ def test_a_rule_that_stops_what_carries_the_packets_of_a_tunnel_stops_them(
     words, match = TUNNELS[kind]
     answers = f"-A {chain or 'INPUT'} -m conntrack --ctstate ESTABLISHED -j ACCEPT\n" if passes_answers else ""
     stopping = f"-A {chain} {match} -j DROP\n" if chain else ""
-    dump = {
+    found = trace(node, TO_REMOTE_POD, dump=_with_tunnel(words, f"{answers}{stopping}"))
+    stopped = found["verdict"] == "dropped", found["reply"] is not None and found["reply"]["verdict"] == "dropped"
+    is_answer = passes_answers and kind == "ipip" and chain == "INPUT"
+    assert stopped == (chain == "OUTPUT", chain == "INPUT" and not is_answer), found["reason"]
+    if any(stopped):
+        assert match in found["culprit"]["text"] and "tun0 carries" in found["reason"]
+
+
+def test_a_tunnel_whose_own_address_the_node_lacks_carries_no_reply(node: NamespaceNode) -> None:
+    found = trace(node, TO_REMOTE_POD, dump=_with_tunnel(TUNNELS["vxlan"][0].replace("10.0.0.4", "10.0.0.6"), ""))
+    assert (found["verdict"], found["reply"]["verdict"]) == ("forwarded", "dropped")
+    assert found["culprit"]["text"] == "no address 10.0.0.6 on the node" and "tun0 carries its reply as udp " in found["reason"]
+
+
+TO_REMOTE_POD = {"source": "10.60.1.5", "destination": "10.60.2.5", "destination_port": 80, "interface": "veth1"}
+
+
+def _with_tunnel(words: str, rules: str) -> dict[str, str]:
+    """Return the outputs of a node with a tunnel to another one. words: the last ones of the link. rules: of table filter."""
+    return {
         "ip -d addr": "2: eth0: <UP,LOWER_UP> mtu 1500\n link/ether 02:00:00:00:00:04\n inet 10.0.0.4/24 scope global eth0\n"
         f"5: tun0: <UP,LOWER_UP> mtu 1450\n link/ether 02:00:00:00:01:04\n {words}\n inet 10.60.1.0/32 scope global tun0\n"
         "7: veth1@if3: <UP,LOWER_UP> mtu 1450\n veth\n",
@@ -801,18 +820,10 @@ def test_a_rule_that_stops_what_carries_the_packets_of_a_tunnel_stops_them(
         "10.60.1.5 dev veth1 scope link\n10.60.2.0/24 via 10.60.2.0 dev tun0 onlink\n",
         "ip neigh": "10.60.2.0 dev tun0 lladdr 02:00:00:00:01:05 PERMANENT\n"
         "10.0.0.5 dev eth0 lladdr 02:00:00:00:00:05 REACHABLE\n",
-        "iptables-save": "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
-        f"{answers}{stopping}COMMIT\n",
+        "iptables-save": f"*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n{rules}COMMIT\n",
         "nft list ruleset": "",
         "sysctl": "net.ipv4.conf.all.rp_filter = 0\nnet.ipv4.ip_forward = 1\n",
     }
-    packet = {"source": "10.60.1.5", "destination": "10.60.2.5", "destination_port": 80, "interface": "veth1"}
-    found = trace(node, packet, dump=dump)
-    stopped = found["verdict"] == "dropped", found["reply"] is not None and found["reply"]["verdict"] == "dropped"
-    is_answer = passes_answers and kind == "ipip" and chain == "INPUT"
-    assert stopped == (chain == "OUTPUT", chain == "INPUT" and not is_answer), found["reason"]
-    if any(stopped):
-        assert match in found["culprit"]["text"] and "tun0 carries" in found["reason"]
 
 
 def test_a_packet_to_a_service_that_no_rule_translates_is_not_certain_to_arrive(node: NamespaceNode) -> None:
