@@ -42,8 +42,8 @@ MOST_GUILTY, ATTEMPTS = 3, 300
 EXACT, INNOCENT, MISSED, OPEN = "exact", "innocent named", "missed", "not known"
 
 
-class Drawn(NamedTuple):
-    """A change of a node, with the texts of its differences between two snapshots."""
+class Guilty(NamedTuple):
+    """A change that ends the connection, with the texts of the differences that it makes."""
 
     mutation: mutations.Mutation
     texts: frozenset[str]
@@ -57,7 +57,7 @@ class History(NamedTuple):
     seed: int
     layout: str
     connection: Connection
-    innocent: Sequence[Drawn]
+    innocent: Sequence[mutations.Mutation]
     guilty: Mapping[str, frozenset[str]]
     partners: frozenset[str]
     explanation: Explanation
@@ -89,11 +89,13 @@ def _texts(before: Mapping[str, Any], after: Mapping[str, Any]) -> frozenset[str
 
 
 @contextmanager
-def _built(name: str, changes: Sequence[Drawn] = ()) -> Iterator[tuple[Layout, Mapping[str, Machine], Sequence[Any]]]:
+def _built(
+    name: str, changes: Sequence[mutations.Mutation] = ()
+) -> Iterator[tuple[Layout, Mapping[str, Machine], Sequence[Any]]]:
     layout = LAYOUTS[name]()
     with network.built(layout) as machines, network.listening(machines) as listeners:
         for change in changes:
-            change.mutation.apply(machines)
+            change.apply(machines)
         yield layout, machines, listeners
 
 
@@ -102,25 +104,6 @@ def _passes(connection: Connection, machines: Mapping[str, Machine], listeners: 
     for machine in machines.values():
         machine.run_from_host(["sh", "-c", "ip -4 route flush cache; ip -6 route flush cache"])
     return any(connection in network.Exchange(machines, listeners, [connection]).complete for _attempt in range(2))
-
-
-def _passes_with(name: str, connection: Connection, changes: Sequence[Drawn]) -> bool:
-    with _built(name, changes) as (_layout, machines, listeners):
-        return _passes(connection, machines, listeners)
-
-
-def _proved(name: str, connection: Connection, innocent: Sequence[Drawn], guilty: Sequence[Drawn]) -> Iterator[Drawn]:
-    """Yield those changes that end the connection beside all innocent ones, each with the differences that it alone makes."""
-    for each in guilty:
-        with _built(name) as (layout, machines, listeners):
-            before = snapshot_of(layout, machines)
-            for change in innocent:
-                change.mutation.apply(machines)
-            without = _texts(before, snapshot_of(layout, machines))
-            each.mutation.apply(machines)
-            texts = _texts(before, snapshot_of(layout, machines)) - without
-            if texts and not _passes(connection, machines, listeners):
-                yield Drawn(each.mutation, texts)
 
 
 def _is_of_packets(change: mutations.Mutation) -> bool:
@@ -132,39 +115,53 @@ def _is_of_packets(change: mutations.Mutation) -> bool:
 
 def _drawn(
     name: str, connection: Connection, counts: tuple[int, int], chance: random.Random
-) -> tuple[Sequence[Drawn], Sequence[Drawn]]:
+) -> tuple[Sequence[mutations.Mutation], Sequence[Guilty]]:
     """Draw innocent and guilty changes, as many as are wanted of each; each guilty one ends the connection beside all innocent
     ones.
     """
-    innocent: list[Drawn] = []
-    guilty: list[Drawn] = []
+    innocent: list[mutations.Mutation] = []
+    guilty: list[mutations.Mutation] = []
+    proved: list[Guilty] = []
     for _attempt in range(ATTEMPTS):
         if len(innocent) >= counts[0] and len(guilty) >= counts[1]:
-            guilty = [*_proved(name, connection, innocent, guilty)]  # beside what was drawn later, one may do nothing
+            proved = [*_proved(name, connection, innocent, guilty)]
+            guilty = [each.mutation for each in proved]
             if len(guilty) >= counts[1]:
                 break
         with _built(name, innocent) as (layout, machines, listeners):
-            without = snapshot_of(layout, machines)
             while len(innocent) < counts[0] or len(guilty) < counts[1]:
                 change = mutations.drawn(layout, machines, chance)
                 try:
                     change.apply(machines)
                 except LabError:
                     break
-                after = snapshot_of(layout, machines)
-                drawn = Drawn(change, _texts(without, after))
                 if _passes(connection, machines, listeners):
                     if len(innocent) >= counts[0]:
                         break
-                    innocent.append(drawn)
-                    without = after
+                    innocent.append(change)
                     continue
                 # A change of iptables loads all of its rules, so that a second one would make the first undone.
-                is_apart = all(change.kind != each.mutation.kind and not drawn.texts & each.texts for each in guilty)
-                if drawn.texts and len(guilty) < counts[1] and is_apart and _is_of_packets(change):
-                    guilty.append(drawn)
+                is_apart = all(change.kind != each.kind for each in guilty)
+                if len(guilty) < counts[1] and is_apart and _is_of_packets(change):
+                    guilty.append(change)
                 break
-    return innocent, guilty
+    return innocent, proved
+
+
+def _proved(
+    name: str, connection: Connection, innocent: Sequence[mutations.Mutation], changes: Sequence[mutations.Mutation]
+) -> Iterator[Guilty]:
+    """Yield those changes that end the connection beside all innocent ones: beside what was drawn later, one may do nothing."""
+    for change in changes:
+        with _built(name) as (layout, machines, listeners):
+            before = snapshot_of(layout, machines)
+            for each in innocent:
+                each.apply(machines)
+            without = _texts(before, snapshot_of(layout, machines))
+            change.apply(machines)
+            texts = _texts(before, snapshot_of(layout, machines)) - without
+            if texts and not _passes(connection, machines, listeners):
+                yield Guilty(change, texts)
 
 
 def history(seed: int, most: int = MOST) -> History:
@@ -180,8 +177,8 @@ def history(seed: int, most: int = MOST) -> History:
         try:
             with _built(name) as (layout, machines, listeners):
                 before = snapshot_of(layout, machines)
-                for change in (*innocent, *guilty):
-                    change.mutation.apply(machines)
+                for change in (*innocent, *(each.mutation for each in guilty)):
+                    change.apply(machines)
                 after = snapshot_of(layout, machines)
                 if not guilty or not _passes(connection, machines, listeners):
                     break
@@ -197,24 +194,28 @@ def history(seed: int, most: int = MOST) -> History:
     # With a link that goes down, the kernel removes what another change removed: that is in no snapshot.
     shown = _texts(before, after)
     named = {str(each.mutation): each.texts & shown for each in guilty if each.texts & shown}
-    partners = _partners(name, connection, innocent, guilty, {*map(_identity, explained.guilty)})
+    unexpected = {*map(_identity, explained.guilty)} - {text for texts in named.values() for text in texts}
+    partners = _partners(name, connection, innocent, guilty, unexpected)
     return History(seed, name, connection, innocent, named, partners, explained, seconds)
 
 
 def _partners(
-    name: str, connection: Connection, innocent: Sequence[Drawn], guilty: Sequence[Drawn], named: set[str]
+    name: str, connection: Connection, innocent: Sequence[mutations.Mutation], guilty: Sequence[Guilty], named: set[str]
 ) -> frozenset[str]:
-    """Return the texts of those innocent changes that are named and without which a guilty one does not end the connection."""
+    """Return those texts of innocent changes that are named and without which a guilty one does not end the connection."""
     found: set[str] = set()
-    for change in innocent:
-        if not change.texts & named - {text for each in guilty for text in each.texts}:
-            continue
+    for change in innocent if named else ():
         rest = [each for each in innocent if each is not change]
-        try:
-            if any(_passes_with(name, connection, [*rest, each]) for each in guilty):
-                found |= change.texts
-        except LabError:  # which a later change needs
-            continue
+        for each in guilty:
+            try:
+                with _built(name) as (layout, machines, listeners):
+                    before = snapshot_of(layout, machines)
+                    for other in (*rest, each.mutation):
+                        other.apply(machines)
+                    if _passes(connection, machines, listeners):
+                        found |= named - _texts(before, snapshot_of(layout, machines))
+            except LabError:  # which a later change needs
+                continue
     return frozenset(found)
 
 
