@@ -111,12 +111,20 @@ def _ends_as(fate: t.Callable[[Changes], t.Hashable], end: t.Hashable, changes: 
 def _needed(
     cause: Changes, changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]
 ) -> Changes:
-    """Return a cause without the changes that only alter what stops the packet, as a route to another place does."""
+    """Return a cause without the changes that only alter what stops the packet, as a route to another place does: the rest stops
+    it alone, and what becomes of it without the rest is the same, or it needs another cause in any case.
+    """
     for change in sorted(cause):
         part = cause - {change}
-        if part and not is_well(part) and fate(changes - part) == fate(changes - cause):
+        if part and not is_well(part) and _are_alike(changes - part, changes - cause, fate, is_well):
             cause = part
     return cause
+
+
+def _are_alike(
+    one: Changes, other: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]
+) -> bool:
+    return fate(one) == fate(other) or not (is_well(one) or is_well(other))
 
 
 def guilty(changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]) -> Changes | None:
