@@ -26,8 +26,8 @@ class Explanation(t.NamedTuple):
     """guilty: the changes with which the packet is lost, and without which it arrives. changes: how many there are.
 
     before, after: the answers for the packet. reason: why nothing is guilty; empty if something is. is_undone: whether the
-    commands that undo them were tried, and the packet arrives; None if they were not. refused: the addresses and ports to which
-    it goes after the changes, and at which no program listens.
+    commands that undo them were tried, and the packet arrives; None if they were not. beyond: what becomes of it after
+    the changes where the node does not stop it, as words before "since"; empty if that is as before.
     """
 
     packet: Packet
@@ -37,7 +37,7 @@ class Explanation(t.NamedTuple):
     after: Answer
     reason: str = ""
     is_undone: bool | None = None
-    refused: tuple[str, ...] = ()
+    beyond: str = ""
 
     @property
     def certain(self) -> bool:
@@ -53,8 +53,7 @@ class Explanation(t.NamedTuple):
         """Say which changes are guilty."""
         if not self.guilty:
             return self.reason
-        refused = f"refused at {', '.join(self.refused)}, where nobody listens,"
-        verb = "lost" if self.is_loss else refused if self.refused else "elsewhere"
+        verb = "lost" if self.is_loss else self.beyond or "elsewhere"
         innocent = self.changes - len(self.guilty)
         without = f"; {innocent} other change{'s are' if innocent > 1 else ' is'} without effect" if innocent else ""
         return f"{verb} since {', and '.join(change.sentence for change in self.guilty)}{without}."
