@@ -12,6 +12,7 @@ import errno
 import os
 import socket
 import struct
+import threading
 import typing as t
 
 from .._core.errors import Failure
@@ -57,11 +58,22 @@ def connected(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
             raise Failure(f"netlink: {error}") from error
 
 
+class _Buffer(threading.local):
+    """What a socket received last. recv() would allocate as much for each answer, which takes longer than the kernel's work."""
+
+    def __init__(self) -> None:
+        self.bytes = memoryview(bytearray(BUFFER))
+
+
+_buffer = _Buffer()
+
+
 def answers(netlink: socket.socket, question: bytes) -> t.Iterator[Message]:
     """Send a request and yield the replies lazily."""
     netlink.send(question)
     while True:
-        yield from messages(netlink.recv(BUFFER))
+        size = netlink.recv_into(_buffer.bytes)
+        yield from messages(bytes(_buffer.bytes[:size]))
 
 
 def error_code(answer: Message) -> int:
