@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import socket
 import struct
@@ -62,7 +63,7 @@ class _Buffer(threading.local):
     """What a socket received last. recv() would allocate as much for each answer, which takes longer than the kernel's work."""
 
     def __init__(self) -> None:
-        self.bytes = memoryview(bytearray(BUFFER))
+        self.bytes = memoryview(mmap.mmap(-1, BUFFER))  # of which only what is written takes memory
 
 
 _buffer = _Buffer()

@@ -182,7 +182,7 @@ def _unknown(attrs: t.Mapping[int, bytes]) -> list[int]:
     return sorted(kind for kind in attrs.keys() - KNOWN if NEUTRAL.get(kind) != attrs[kind])
 
 
-def _sendable(body: bytes) -> bytes:
+def sendable(body: bytes) -> bytes:
     """Return the message without the flags that report missing links: the kernel would store them if they were sent back."""
     *header, flags = HEADER.unpack_from(body)
     return HEADER.pack(*header, flags & INVERT) + body[HEADER.size :]
@@ -224,7 +224,7 @@ def from_message(body: bytes) -> tuple[Rule, int]:
         (number(get(FRA_TABLE, b""), order) or table) if action == LOOKUP else 0,
         number(get(FRA_GOTO, b""), order) if action == GOTO else 0,
         UNSET if suppress == UINT32 else suppress,
-        b"" if is_known else _sendable(body),
+        b"" if is_known else sendable(body),
     )
     return rule, get(FRA_PROTOCOL, b"\0")[0]
 
