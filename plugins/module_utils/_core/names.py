@@ -12,6 +12,8 @@ import typing as t
 
 from .errors import Invalid
 
+CLOUDS = ("azure", "aws", "alibaba")  # in the order in which they are asked if the firmware does not name the cloud
+ANY_CLOUD = ("auto", *CLOUDS)  # choices of the option cloud
 # include/uapi/linux/if.h: IFNAMSIZ is 16 with the final NUL.
 INTERFACE_LENGTH = 15
 DOTTED = str.maketrans("/.", "./")  # a path below /proc/sys as sysctl(8) prints it

@@ -237,7 +237,8 @@ def reason(error: OSError, path: str) -> str:
 def _content(path: str) -> Content:
     with regular(path, os.O_NOFOLLOW, "surrogateescape", "") as file:
         status = os.fstat(file.fileno())
-        return Content(file.read(), stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
+        text = file.buffer.read().decode("utf-8", "surrogateescape")  # file.read() copies it once more
+        return Content(text, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
 
 
 def _kind(mode: int) -> str:

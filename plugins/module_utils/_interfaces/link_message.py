@@ -29,7 +29,8 @@ NEWLINK, DELLINK, SETLINK, NEWADDR, DELADDR = 16, 17, 19, 20, 21
 NEWROUTE, DELROUTE, NEWNEIGH, DELNEIGH = 24, 25, 28, 29
 DELETING = frozenset((DELLINK, DELADDR, DELROUTE, DELNEIGH))
 # include/uapi/linux/if_link.h
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_TXQLEN, IFLA_LINKINFO = 1, 3, 4, 10, 13, 18
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_TXQLEN, IFLA_LINKINFO, IFLA_AF_SPEC = 1, 3, 4, 10, 13, 18, 26
+IFLA_CONF = {fields.IPV4: 1, IPV6: 2}  # IFLA_INET_CONF, IFLA_INET6_CONF
 INFO_KIND, INFO_DATA, INFO_SLAVE_KIND, INFO_SLAVE_DATA = 1, 2, 4, 5
 IFF_UP = 1
 # The settings of a bridge (IFLA_BR_*). Its other attributes are state, and the kernel refuses to set some of them.
@@ -83,6 +84,11 @@ class Link(t.NamedTuple):
     master: int
     mac: bytes
     body: bytes
+
+    def conf(self, family: int) -> bytes:
+        """Return the values of the settings of a family, 32 bits each in the kernel's order; none without the family."""
+        families = attributes(attributes(self.body, IFINFO.size).get(IFLA_AF_SPEC, b""))
+        return attributes(families.get(family, b"")).get(IFLA_CONF[family], b"")
 
     def set_master(self, bridge: int) -> Request:
         master = pack({IFLA_MASTER: struct.pack("=I", bridge)})

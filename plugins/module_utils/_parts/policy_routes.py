@@ -10,7 +10,6 @@ from __future__ import annotations
 import typing as t
 from functools import partial
 
-from .._cloud.metadata import CHOICES
 from .._cni.layout_guards import cni_layouts
 from .._core import names
 from .._core.errors import Failure, Invalid
@@ -43,7 +42,7 @@ OPTIONS: Options = {
         "dict",
         entries={
             "layout": Option("str", choices=("aws_vpc_cni", "cilium", "terway", "custom"), is_required=True),
-            "cloud": Option("str", "auto", choices=CHOICES),
+            "cloud": Option("str", "auto", choices=names.ANY_CLOUD),
             "manage": Option("list", choices=("mark_rule", "tables"), elements="str"),
             "mark": Option("str"),
             "priorities": Option("dict"),

@@ -38,7 +38,27 @@ def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
     Yields the descriptor of the lock, for the programs that the holder starts (process.sharing).
     Raises Failure if other runs have held the lock for ``patience`` seconds.
     """
-    descriptor = _take(path, time.monotonic() + patience)
+    with _held(_take(path, time.monotonic() + patience), path) as descriptor:
+        yield descriptor
+
+
+@contextlib.contextmanager
+def if_free(path: str = PATH) -> t.Iterator[bool]:
+    """Hold the lock for a moment, unless a run holds it. Yields whether it is held. Raises Failure if it cannot be made."""
+    descriptor = _open(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        yield False
+        return
+    with _held(descriptor, path):
+        yield _is_at(descriptor, path)
+
+
+@contextlib.contextmanager
+def _held(descriptor: int, path: str) -> t.Iterator[int]:
+    """Release the lock behind the block, and remove its file."""
     try:
         with _raising_signals():
             yield descriptor

@@ -10,7 +10,6 @@ from __future__ import annotations
 import typing as t
 
 from .._cloud import eni, eni_layout
-from .._cloud.metadata import CHOICES
 from .._cni import marks as marks_of_cni
 from .._cni.foreign_marks import ForeignMark
 from .._core import names
@@ -62,7 +61,7 @@ OPTIONS: Options = {
     "mode": node_mode.MODE,
     "layout": permitted("str", choices=(*eni_layout.LAYOUTS,)),
     "enis": permitted("list", elements="dict", targets=("link_addresses.addresses",)),
-    "cloud": permitted("str", "auto", choices=CHOICES),
+    "cloud": permitted("str", "auto", choices=names.ANY_CLOUD),
     "primary_interface": permitted(
         "str",
         check=applied(names.network_interface, "primary_interface"),

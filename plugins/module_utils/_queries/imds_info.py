@@ -10,15 +10,16 @@ from __future__ import annotations
 import typing as t
 
 from .._cloud import enis_backend
-from .._cloud.metadata import CHOICES, address_of
+from .._cloud.metadata import address_of
 from .._core.errors import Invalid
+from .._core.names import ANY_CLOUD
 from .._core.option import Option, Options
 from .._module import Module
 
 LONGEST_TIMEOUT = 3600
 
 OPTIONS: Options = {
-    "cloud": Option("str", "auto", choices=CHOICES),
+    "cloud": Option("str", "auto", choices=ANY_CLOUD),
     "endpoint": Option("str"),
     "timeout": Option("float", 5),
     "retries": Option("int", 5),

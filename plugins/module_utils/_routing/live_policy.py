@@ -160,7 +160,8 @@ class LivePolicy:
     def _rule_changes(self, listed: t.Sequence[Rule] | None, current: t.Sequence[Owned]) -> Changes:
         if listed is None and not self._manages_all:
             return Changes()
-        own_rules = [rule for rule, protocol in current if protocol == self._policy.protocol and not rule.opaque]
+        own_protocol = self._policy.protocol
+        own_rules = [rule for rule, protocol in current if protocol == own_protocol and not rule.opaque]
         if not self._desired:
             gone = set(own_rules) if listed is None else set(policy.taken(own_rules, listed))
             last = dict.fromkeys(rule for rule in reversed(own_rules) if rule not in gone)

@@ -5,7 +5,7 @@
 
 """The files of /proc/net: the kernel's counters of packets, some of which tell why it dropped them, and listening TCP sockets.
 
-ss asks the kernel by netlink instead, which loads a kernel module.
+_netlink/sock_diag.py lists these sockets faster, where that loads no kernel module.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import socket
 import struct
@@ -759,3 +760,42 @@ def test_the_networks_of_links_are_those_of_table_main() -> None:
     ]
     read = policy.from_options(75, None, routes, {}).routes
     assert policy.networks_of_links(read or ()) == {"eth0": ["10.0.0.0/24", "fd00::/64"]}
+
+
+def parsed_or_refused(parse: t.Callable[[str, strategies.Entry], rule.Rule], entry: strategies.Entry) -> t.Any:
+    try:
+        return parse("rules[3]", entry)
+    except Invalid as error:
+        return str(error)
+
+
+def test_entries_are_parsed_alike_whatever_came_before_them() -> None:
+    """Entries that differ in an address alone are parsed once: none gets what another one may have and it may not."""
+    plain = {"priority": 512, "table": "main"}
+    entries = [
+        *({**plain, way: address} for way in ("to", "from") for address in ("10.0.0.1", "10.0.0.2", "2001:db8::1", "::2")),
+        *({**plain, "to": odd} for odd in ("", "10.0.0.0/8", "10.0.0.1/8", "default", "10.0.0.1 ", "::1%eth0", 7, None, ["::1"])),
+        *({**plain, "to": "10.0.0.3", **odd} for odd in (
+            {"from": ""}, {"from": "10.0.0.9"}, {"from": "::1"}, {"from": None}, {"priority": True}, {"priority": "512"},
+            {"priority": 512.0}, {"priority": [512]}, {"priority": 0}, {"table": 254}, {"table": "254"}, {"table": None},
+            {"table": "no such"}, {"family": "ipv4"}, {"family": "ipv6"}, {"family": ["ipv4"]}, {"family": None}, {"iif": "eth0"},
+            {"iif": None}, {"not": True}, {"color": "red"},
+        )),
+        {"to": "10.0.0.4", "table": 9},
+        {"priority": 9, "to": "10.0.0.4", "goto": 10},
+    ]  # fmt: skip
+    tables = {"main": 254}
+    parse = rule.parser(tables)
+    for entry in [*entries, *reversed(entries), *entries]:
+        expected = parsed_or_refused(functools.partial(rule.from_options, tables=tables), entry)
+        assert parsed_or_refused(parse, entry) == expected, entry
+
+
+@given(st.lists(strategies.rules, max_size=6))
+def test_the_text_of_rules_is_that_of_their_options(entries: list[strategies.Entry]) -> None:
+    rules = [rule.from_options("rules", entry, TABLES) for entry in entries]
+    zeros = [tuple((bytes(len(packed)), length) for packed, length in (one.src, one.dst)) for one in rules]
+    sources = [one._replace(src=zero[0]) for one, zero in zip(rules, zeros, strict=True)]
+    destinations = [one._replace(dst=zero[1]) for one, zero in zip(rules, zeros, strict=True)]
+    alike = [*rules, *sources, *destinations]
+    assert [*rule.texts(alike)] == [json.dumps(one.options()) for one in alike]

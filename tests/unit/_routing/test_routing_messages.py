@@ -118,7 +118,31 @@ def test_a_rule_that_is_written_reads_back() -> None:
     encoder = routing_backend._Encoder(75, {})
     for verb in (routing_backend.ADD, routing_backend.DELETE):
         messages = [encoder.message(routing_backend.Change(verb, item), 3) for item in items]
-        assert [rule.from_message(message[16:]) for message in messages] == [(item, 75) for item in items]
+        bodies = [message[16:] for message in messages]
+        assert [*map(rule.from_message, bodies)] == rule.from_messages(bodies) == [(item, 75) for item in items]
+
+
+def test_rules_are_told_apart_where_only_the_ends_of_their_messages_differ() -> None:
+    ends: dict[str, list[Attributes]] = {
+        "a source": [{rule.FRA_SRC: v4(f"10.0.0.{number}")} for number in (1, 2, 2)],
+        "a destination": [{rule.FRA_DST: v4(f"10.0.0.{number}")} for number in (1, 2)],
+        "both": [{rule.FRA_SRC: v4(f"10.0.1.{number}"), rule.FRA_DST: v4(f"10.0.0.{number}")} for number in (1, 2)],
+        "realms behind an address": [{rule.FRA_DST: v4("10.0.0.1"), 11: u32(number)} for number in (0, 5, 0)],
+        "an attribute that cannot be read": [{25: b"\x0a", rule.FRA_DST: v4(f"10.0.0.{number}")} for number in (1, 2)],
+        "a mark": [{rule.FRA_FWMARK: u32(number)} for number in (1, 2)],
+        "a table": [{rule.FRA_SRC: v4("10.0.0.1"), rule.FRA_TABLE: u32(number)} for number in (1000, 1001)],
+        "an address of IPv6": [{rule.FRA_DST: v6(f"2001:db8::{number}")} for number in (1, 2)],
+    }
+    bodies = []
+    for attributes in (one for those in ends.values() for one in those):
+        source, destination = attributes.get(rule.FRA_SRC, b""), attributes.get(rule.FRA_DST, b"")
+        for shorter in (0, 2):
+            lengths = (max(len(address) * 8 - shorter, 0) for address in (destination, source))
+            header = rule.HEADER.pack(V6 if len(destination) == 16 else V4, *lengths, 0, 254, 1, 0)
+            for protocol in (75, 76):
+                bodies.append(header + packed({rule.FRA_PROTOCOL: bytes([protocol]), rule.FRA_PRIORITY: u32(7), **attributes}))
+    assert rule.from_messages(bodies) == [*map(rule.from_message, bodies)]
+    assert rule.from_messages(bodies[::-1]) == [*map(rule.from_message, bodies[::-1])]
 
 
 BARE = Rule(V4, 700)
