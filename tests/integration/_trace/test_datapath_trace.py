@@ -19,7 +19,6 @@ import yaml
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
-from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
@@ -37,12 +36,6 @@ UPLINK_OUTPUT = "2: eth0: <UP,LOWER_UP> mtu 1500\n    inet 192.0.2.11/24 scope g
 UPLINK = {"name": "eth0", "index": 2, "kind": "", "mac": "00:0d:3a:00:00:01", "flags": ["UP", "LOWER_UP"]}
 POD = {"name": "pod1", "index": 5, "kind": "veth", "flags": ["UP", "LOWER_UP"], "peer": {"mac": "0a:00:00:00:00:05"}}
 FORWARDING = {"node": {"net.ipv4.ip_forward": 1}, "ipv6": {"all": {"forwarding": 1}}, "ipv4": {}}
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    node: NamespaceNode = lab.node("node1")
-    return node
 
 
 def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:

@@ -12,7 +12,8 @@ import pytest
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import observed
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import services
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
-from lab import Lab, inner_pods, kube_proxy
+from lab import inner_pods, kube_proxy
+from lab.node import NamespaceNode
 from lab.steps import Steps
 
 from . import test_reachable
@@ -29,8 +30,7 @@ def test_the_services_of_kube_proxy_are_those_of_its_rules(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", kube_proxy.MODES)
-def test_a_packet_of_a_pod_to_a_service(lab: Lab, mode: str) -> None:
-    node = lab.node("node1")
+def test_a_packet_of_a_pod_to_a_service(node: NamespaceNode, mode: str) -> None:
     pod = inner_pods.routed(node, "inner", "10.244.9.9", "0a:00:00:00:00:09", "veth-inner", "eth0")
     service = kube_proxy.Service(0)
     kube_proxy.load(node, mode, [service])
