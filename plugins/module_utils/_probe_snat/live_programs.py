@@ -40,10 +40,7 @@ class LivePrograms:
         self._probes = probes
         self._release = release
         self._are_known = are_known
-
-    @property
-    def is_desired(self) -> bool:
-        return bool(self._probes)
+        self.is_desired = bool(probes)
 
     @functools.cached_property
     def _backend(self) -> Programs:

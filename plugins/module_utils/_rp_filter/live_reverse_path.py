@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Failure
-from .._core.plan import Backend, Plan, Plane, Step, whole
+from .._core.plan import Plan, Plane, Step, whole
 from .._files import files, managed_files
 from .._platform import sysctl, sysctl_files
 from . import reverse_path
@@ -148,6 +148,7 @@ class LiveReversePath:
         configuration: t.Mapping[str, str] | None = None,
         file: managed_files.ManagedFiles | None = None,
     ) -> None:
+        self.backends = (backend, file_system)
         self._backend = backend
         self._files = file_system
         self._desired = desired
@@ -250,7 +251,3 @@ class LiveReversePath:
         path = key(change.name, self._setting)
         summary = f"write {change.desired} to {dotted(change.name, self._setting)}"
         return Step(summary, sysctl.Write(path, change.desired), sysctl.Restore(path, change.current, change.desired))
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._files)
