@@ -13,9 +13,7 @@ from .._core.errors import Invalid
 from . import (
     bridge_checks,
     firewall_checks,
-    health_checks,
     mark_checks,
-    masquerade_checks,
     own_checks,
     path_checks,
     pod_checks,
@@ -31,8 +29,8 @@ from .suspicion import SEVERITIES
 
 # Ansible copies to a node what an import names, so that each file of checks is named here.
 FILES = (
-    *(reverse_path_checks, mark_checks, routing_checks, service_checks, masquerade_checks, pod_checks, probe_checks),
-    *(health_checks, own_checks, settings_checks, bridge_checks, firewall_checks, size_checks, path_checks),
+    *(reverse_path_checks, mark_checks, routing_checks, service_checks, pod_checks, probe_checks),
+    *(own_checks, settings_checks, bridge_checks, firewall_checks, size_checks, path_checks),
 )
 CHECKS = tuple(value for file in FILES for value in vars(file).values() if isinstance(value, Check))
 SETTINGS = tuple(key for each in CHECKS for key in each.settings)  # that a snapshot of this node has for them
