@@ -133,7 +133,7 @@ def azure_vnet_in(text: str) -> AzureVnet:
     for plugin in _plugins(text):
         if plugin.get("type") == "azure-vnet":
             hosts = plugin.get("ipsToRouteViaHost")
-            addresses = {_address(host) for host in (hosts if isinstance(hosts, list) else [])}
+            addresses = {fields.address_or_empty(host) for host in (hosts if isinstance(hosts, list) else [])}
             bridge, mode = (word if isinstance(word, str) else "" for word in (plugin.get("bridge"), plugin.get("mode")))
             return AzureVnet(True, bridge, frozenset(addresses - {""}), mode)
     return AzureVnet()
@@ -159,13 +159,6 @@ def _plugins(text: str) -> list[dict[str, t.Any]]:
     configuration = json_object.parse(text) or {}
     listed = configuration.get("plugins")
     return [plugin for plugin in (listed if isinstance(listed, list) else [configuration]) if isinstance(plugin, dict)]
-
-
-def _address(value: object) -> str:
-    try:
-        return fields.show(fields.address(str(value))[1])
-    except fields.Unfit:
-        return ""
 
 
 def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:

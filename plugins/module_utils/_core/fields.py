@@ -109,6 +109,14 @@ def address(value: object) -> tuple[int, bytes]:
         raise Unfit("an IP address") from None
 
 
+def address_or_empty(value: object) -> str:
+    """Return an address as show() writes it; empty for another value."""
+    try:
+        return show(address(value)[1])
+    except Unfit:
+        return ""
+
+
 def node(value: object) -> tuple[int, bytes]:
     """Parse the address of one node, like address(). The kernel reads 0.0.0.0 as no address at all, and refuses the others."""
     family, packed = address(value)

@@ -76,7 +76,7 @@ def keyfile(text: str, link: str, addresses: Addresses) -> Gateways:
     for family in ("ipv4", "ipv6"):
         lines = sections.get(family, {})
         inline = [value.partition(",") for key, value in lines.items() if re.fullmatch(r"address\d+", key)]
-        if any(_canonical(prefix.partition("/")[0]) in addresses for prefix, _comma, _gateway in inline):
+        if any(fields.address_or_empty(prefix.partition("/")[0].strip()) in addresses for prefix, _comma, _gateway in inline):
             values += [lines.get("gateway", ""), *(gateway for _prefix, _comma, gateway in inline)]
     return gateways(values)
 
@@ -89,14 +89,6 @@ def gateways(values: t.Iterable[str]) -> Gateways:
             family, packed = fields.node(value.strip())
             by_family.setdefault("ipv4" if family == IPV4 else "ipv6", fields.show(packed))
     return by_family
-
-
-def _canonical(address: str) -> str:
-    """Return an address as fields.show() writes it; empty for another text."""
-    try:
-        return fields.show(fields.address(address.strip())[1])
-    except Unfit:
-        return ""
 
 
 def _sections(text: str) -> t.Iterator[tuple[str, list[tuple[str, str]]]]:

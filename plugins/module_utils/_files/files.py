@@ -118,6 +118,14 @@ def text_or_empty(path: str) -> str:
         return ""
 
 
+def names_or_none(folder: str) -> list[str]:
+    """Return the names in a folder, in order; none if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
 def _expect_regular(path: str, status: os.stat_result) -> None:
     if stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(1, 3):  # /dev/null, as in each Linux (devices.txt)
         return
