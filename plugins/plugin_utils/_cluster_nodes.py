@@ -20,6 +20,8 @@ import re
 import socket
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of
+
 Json = dict[str, t.Any]
 
 # Labels that name a node's pool, the more specific first.
@@ -137,7 +139,7 @@ def clones(nodes: t.Iterable[Json]) -> list[str]:
 def _clones(machine_id: str, nodes: t.Sequence[Json]) -> str:
     uuids = {node["system_uuid"] for node in nodes}
     differ = len(uuids) == len(nodes) and "" not in uuids
-    names = ", ".join(node["name"] for node in nodes[:MOST]) + (f" and {len(nodes) - MOST} more" if len(nodes) > MOST else "")
+    names = first_of([node["name"] for node in nodes], MOST)
     return (
         f"Nodes {names} have one machine id, {machine_id}, so that it does not tell one from another before a change;"
         f" their system UUIDs {'do' if differ else 'do not either'}. Empty /etc/machine-id in the image that they were made of"

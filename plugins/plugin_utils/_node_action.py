@@ -17,7 +17,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of, in_one_line
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
 
 Result = dict[str, t.Any]
@@ -42,10 +42,9 @@ def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
     """Raise AnsibleActionFail if facts of the host have set a variable of the collection."""
     names = set_by_facts(variables)
     if names:
-        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
         host = "this host" if "inventory_hostname" in names else variables.get("inventory_hostname")
         text = (
-            f"facts of {host} have set {', '.join(names[:MOST])}{more}, and a node must not set"
+            f"facts of {host} have set {first_of(names, MOST)}, and a node must not set"
             " variables of kubenode.datapath. Nothing was changed. Set them in the inventory, in the play, or by -e. Find the"
             " program that returns these facts on the node, and clear a fact cache by --flush-cache"
         )

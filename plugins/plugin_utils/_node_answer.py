@@ -22,7 +22,7 @@ import yaml
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of, in_one_line
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _program
 
@@ -128,10 +128,9 @@ def permitted(answer: Result, module: str, node: str) -> Result:
     except Misfit as misfit:
         return _refused(module, node, str(misfit), answer)
     if reader.dropped and module not in BUILTIN:
-        more = f" and {len(reader.dropped) - MOST} more" if len(reader.dropped) > MOST else ""
-        names = ", ".join(reader.dropped[:MOST])
+        names = first_of(reader.dropped, MOST)
         Display().warning(
-            in_one_line(f"{_short(module)}: {node} answered with keys that are not documented: {names}{more}. They were left out")
+            in_one_line(f"{_short(module)}: {node} answered with keys that are not documented: {names}. They were left out")
         )
     return result
 

@@ -17,6 +17,7 @@ import time
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import form
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of
 
 ANNOTATION = "kubenode.datapath/cordoned"
 DRY_RUN = "--dry-run=client"
@@ -248,8 +249,7 @@ def evictions(lines: t.Sequence[str]) -> str:
         names = [_name(pod) for pod in parse("\n".join(lines)) if pod["kind"] not in STAYING]
     except Failure:
         return ""
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return f"waits for the eviction of {', '.join(names[:MOST])}{more}" if names else ""
+    return f"waits for the eviction of {first_of(names, MOST)}" if names else ""
 
 
 def _checked_name(kind: str, name: str, form: re.Pattern[str]) -> str:

@@ -16,6 +16,7 @@ import re
 import typing as t
 
 from .._core import fields, json_object
+from .._core.printable import first_of
 from .._netfilter import iptables
 
 FOLDER = "/etc/cni/net.d"
@@ -210,10 +211,7 @@ def kube_proxy_removal(place: str) -> str:
 
 def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:
     """Return the sentences about chains of a kube-proxy that does not run, by place. Names the first two of each place."""
-    places = [
-        f"{', '.join(chains[:2])}{f' and {len(chains) - 2} more' if len(chains) > 2 else ''} in {place}"
-        for place, chains in leftovers.items()
-    ]
+    places = [f"{first_of(chains, 2)} in {place}" for place, chains in leftovers.items()]
     has_iptables = any(place not in _KUBE_PROXY_TABLES for place in leftovers)
     return (
         f"kube-proxy does not run on the node, but its chains are still there and still act on connections to Services:"

@@ -38,6 +38,11 @@ def counted(number: int, singular: str, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
+def first_of(names: t.Sequence[str], most: int) -> str:
+    """Return the first names of a list, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def _as_code(match: t.Match[str]) -> str:
     sign = match[0]
     return sign if sign.isprintable() else sign.encode("unicode_escape", "backslashreplace").decode()

@@ -17,6 +17,7 @@ from functools import partial
 
 from .._core import json_object
 from .._core.errors import Invalid
+from .._core.printable import first_of
 from .._files import files
 from .._snapshot import snapshot
 from . import archive_backend, bundles, commands, output_names, pastes
@@ -202,7 +203,7 @@ def _snapshot_among(texts: t.Mapping[str, str]) -> str:
 def _beside_snapshot(name: str, others: t.Collection[str]) -> list[str]:
     """Return what is left out beside a snapshot, which has all that they have and more."""
     others = {*others} - {commands.HOSTNAME, commands.DATE}
-    listed = ", ".join(sorted(others)[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
+    listed = first_of(sorted(others), SHOWN)
     return [f"{name} is a snapshot, which is whole. Beside it, these are left out: {listed}."] if others else []
 
 

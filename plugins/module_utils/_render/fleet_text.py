@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from functools import partial
 
-from .._core.printable import counted
+from .._core.printable import counted, first_of
 from . import findings, terminal
 from .findings import Fleet, Group, grouped
 from .terminal import BOLD, SEVERITIES, Paint, Section
@@ -81,5 +81,5 @@ def _named(nodes: t.Sequence[str], every: int, most: int) -> str:
     """Return the names of nodes, behind their number if there are several. every: of how many nodes they are."""
     if len(nodes) == every > 1:
         return f"all {every} nodes"
-    names = ", ".join(nodes[:most]) + (f" and {len(nodes) - most} more" if len(nodes) > most else "")
+    names = first_of(nodes, most)
     return names if len(nodes) == 1 else f"{len(nodes)} nodes: {names}"
