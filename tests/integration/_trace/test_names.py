@@ -11,12 +11,11 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import observed
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import services
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import inner_pods, kube_proxy
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
-from . import test_reachable
+from . import test_reachable, tracing
 
 RESULTS = "/var/lib/cni/results"
 
@@ -40,9 +39,8 @@ def test_a_packet_of_a_pod_to_a_service(node: NamespaceNode, mode: str) -> None:
     try:
         snapshot = Steps(node, "datapath_info", {"gather": ["pod_addresses"]}).call()["snapshot"]
         packet = f"client-0 -> {service.name}:p80"
-        answer = _pastes.trace({"packet": packet}, lambda options: Steps(node, "datapath_trace", options).call())
+        answer = tracing.trace(node, packet)
     finally:
         node.remove(RESULTS)
     assert snapshot["pod_addresses"] == [{"pod": "default/client-0", "interface": "eth0", "addresses": [pod.address]}]
-    assert not answer["failed"], answer
     assert (answer["came_in_by"], answer["packet"]["destination"]) == (pod.link, service.endpoints[0]), answer
