@@ -132,12 +132,13 @@ def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iter
 
 def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
     """Yield the links of a Trial. snapshot: says which gateways are meant to be on a link, as a twin has all of them there."""
-    routes = values.routes(snapshot)
+    routes, links = values.routes(snapshot), {each.name: each for each in values.links(snapshot)}
     ways = [way for each in answer.every_way for way in each.both if way.verdict == FORWARDED]
     hops = [hop for way in ways for hop in (way.met.route.hops if way.met.route else ()) if hop.via]
     for link, gateway in {(hop.dev, fields.show(hop.via)) for hop in hops if not fields.is_link_local(hop.via)}:
         of_link = [each for each in routes if each.dev == link]
-        networks = [values.network(each.to) for each in of_link if not each.via]
+        networks = [values.network(each.to) for each in of_link if not each.via]  # and of addresses, whose route may be gone
+        networks += [values.network(each.address) for each in links.get(link, values.Link()).address_info]
         is_meant = any(each.is_onlink and each.via == gateway for each in of_link)
         if not is_meant and not any(node_objects.holds(network, gateway) for network in networks):
             yield link

@@ -674,7 +674,7 @@ def test_entries_are_parsed_alike_whatever_came_before_them() -> None:
 def test_the_text_of_rules_is_that_of_their_options(entries: list[strategies.Entry]) -> None:
     rules = [rule.from_options("rules", entry, TABLES) for entry in entries]
     zeros = [tuple((bytes(len(packed)), length) for packed, length in (one.src, one.dst)) for one in rules]
-    sources = [one._replace(src=zero[0]) for one, zero in zip(rules, zeros, strict=True)]
-    destinations = [one._replace(dst=zero[1]) for one, zero in zip(rules, zeros, strict=True)]
+    sources = [one._replace(src=zero[0]) for one, zero in zip(rules, zeros)]
+    destinations = [one._replace(dst=zero[1]) for one, zero in zip(rules, zeros)]
     alike = [*rules, *sources, *destinations]
     assert [*rule.texts(alike)] == [json.dumps(one.options()) for one in alike]
