@@ -41,7 +41,8 @@ class Change(t.NamedTuple):
 class Row(t.NamedTuple):
     """An object in both snapshots, or in one of them. change: None if it is the same. part: makes an object with some changes.
 
-    further: changes besides, each of which alone would remove it, and without any of which it would not be new.
+    further: changes besides, each of which alone would remove it, and without any of which it would not be new. ending: those
+    that would remove an object that has another value afterwards, without the change by which it has that.
     """
 
     before: Value
@@ -49,6 +50,7 @@ class Row(t.NamedTuple):
     change: Change | None = None
     part: Part | None = None
     further: tuple[Change, ...] = ()
+    ending: tuple[Change, ...] = ()
 
     @property
     def causes(self) -> tuple[Change, ...]:
@@ -59,7 +61,7 @@ class Row(t.NamedTuple):
             return self.part.between(applied)
         are_applied = [change in applied for change in self.causes]
         is_changed = any(are_applied) if self.before is not None else bool(are_applied) and all(are_applied)
-        return self.after if is_changed else self.before
+        return self.after if is_changed else None if not applied.isdisjoint(self.ending) else self.before
 
 
 class Part(t.NamedTuple):
@@ -82,7 +84,7 @@ def same(value: Value) -> Part:
 
 def of_rows(before: Value, after: Value, rows: t.Sequence[Row], join: t.Callable[[list[Value]], Value] = list) -> Part:
     """Return the part that consists of objects; None is one that is not there."""
-    changes = {each for row in rows for each in (*row.causes, *(row.part.changes if row.part else ()))}
+    changes = {each for row in rows for each in (*row.causes, *row.ending, *(row.part.changes if row.part else ()))}
 
     def build(applied: Applied) -> Value:
         return join([value for value in (row.between(applied) for row in rows) if value is not None])

@@ -64,10 +64,11 @@ class Difference:
     def _explained(self, before: t.Sequence[Value], after: t.Sequence[Value], kind: Kind, explains: Explains) -> list[Row]:
         """Match objects, and note the commands for those that are gone because of a change of another one."""
         rows = differences.matched(before, after, kind, explains)
-        for row in rows:
+        for number, row in enumerate(rows):
+            if row.before and row.after and _is_kernels(row.before) and not _is_kernels(row.after):
+                rows[number] = row._replace(ending=tuple(explains(row.before)))
             if row.change and row.before and not row.after and row.change != differences.removal(kind, row.before):
-                is_kernels = isinstance(row.before, dict) and row.before.get("protocol") == "kernel"
-                command = "" if is_kernels else kind.add(row.before)
+                command = "" if _is_kernels(row.before) else kind.add(row.before)
                 self._further.setdefault(row.change, {}).update({command: None} if command else {})
         return rows
 
@@ -281,6 +282,10 @@ class Difference:
                     rows = _without_learned(rows) if key == "neighbors" else rows
                 parts[key] = differences.of_rows(old, new, rows)
         return Row(before, after, None, differences.of_dictionary(before, after, parts))
+
+
+def _is_kernels(entry: Value) -> bool:
+    return isinstance(entry, dict) and entry.get("protocol") == "kernel"
 
 
 def _made(*changes: Change | None) -> list[Change]:
