@@ -56,7 +56,9 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
     made_by = recorded.programs(after, Origin.of(before))
     complete = (change._replace(undo=difference.undo(change), program=made_by.of(change)) for change in sorted(found))
     guilty = tuple(_permitted(_with_text(change, before, after, run)) for change in complete)
-    return explained._replace(guilty=guilty, is_undone=_is_undone(questions[1], guilty, run))
+    # Of what is lost beyond the node, a twin cannot tell whether it is mended.
+    is_undone = None if explained.beyond else _is_undone(questions[1], guilty, run)
+    return explained._replace(guilty=guilty, is_undone=is_undone)
 
 
 class _Trial(t.NamedTuple):
@@ -122,7 +124,7 @@ def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iter
         sockets = [owner.get("listeners") for owner in owners if destination in (owner.get("addresses") or ())]
         any_address = ("::", "0.0.0.0") if "." in destination else ("::",)
         heard = [
-            any(each["port"] == port and each["address"] in (destination, *any_address) for each in listed)
+            any(each.get("port") == port and each.get("address") in (destination, *any_address) for each in listed)
             for listed in sockets
             if listed is not None
         ]

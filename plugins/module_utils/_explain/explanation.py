@@ -45,7 +45,7 @@ class Explanation(t.NamedTuple):
     @property
     def is_well(self) -> bool:
         """Return whether the packet arrives after the changes as before."""
-        return not self.guilty and not self.is_loss and self.certain
+        return not (self.guilty or self.is_loss or self.beyond) and self.certain
 
     @property
     def sentence(self) -> str:

@@ -230,6 +230,8 @@ def entries(name: str, label: str, keys: t.Sequence[str], text: t.Callable[[Entr
     )
 
 
-LISTENER = entries(
-    "listener", "listening socket", ("address", "port"), lambda entry: f"tcp {endpoint(str(entry['address']), entry['port'])}"
-)
+def _listener_text(entry: Entry) -> str:
+    return f"tcp {endpoint(str(entry.get('address')), entry.get('port'))}"
+
+
+LISTENER = entries("listener", "listening socket", ("address", "port"), _listener_text)
