@@ -63,6 +63,7 @@ TOOLS = [
     "hypothesis==6.170.15",
     "kubernetes==37.0.2",
     "kubernetes-validate==1.37.0",
+    "mitogen==0.3.54",
     "molecule==26.10.0",
     "mypy==2.4.1",
     "prometheus-client==0.26.0",

@@ -137,7 +137,8 @@ class _Controller:
         self._command = str(arguments.get("checkpoint_command") or "")
         self._seconds = desired
         self._proves = proves
-        self._is_watched = proves and action._connection.has_option("ssh_args")
+        connection = action._connection
+        self._is_watched = proves and connection.has_option("ssh_args") and not _connection_watch.is_of_mitogen(connection)
         self._trouble = ""  # the error of the last try to connect
 
     def execute(self) -> Result:

@@ -198,6 +198,11 @@ class ConnectionWatch:
         return completed.returncode == 0
 
 
+def is_of_mitogen(connection: t.Any) -> bool:
+    """Return whether a connection is one of mitogen's, which have the names of Ansible's: all copies share one process."""
+    return any(each.__module__.startswith("ansible_mitogen") for each in type(connection).__mro__)
+
+
 def beside(action: ActionBase) -> t.Any:
     """Return a copy of the action with its own connection. Nothing is opened yet: each command starts a program of its own.
 

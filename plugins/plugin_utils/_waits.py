@@ -70,8 +70,9 @@ class Watch:
         self._is_over = threading.Event()
 
     def __enter__(self) -> None:
-        transport = self._action._connection.transport.rpartition(".")[2]
-        if os.environ.get(FOLDER) and transport in SEPARATE:
+        connection = self._action._connection
+        is_separate = connection.transport.rpartition(".")[2] in SEPARATE and not _connection_watch.is_of_mitogen(connection)
+        if os.environ.get(FOLDER) and is_separate:
             threading.Thread(target=self._look, daemon=True).start()
 
     def __exit__(self, *_error: object) -> None:

@@ -84,11 +84,13 @@ class Controller:
         strategy: str = "linear",
         variables: Mapping[str, Any] | None = None,
         name: str = "play",
+        environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Starts a play on all nodes. ``name`` distinguishes it from another one at the same time."""
         play = self.folder / f"{name}.json"
         play.write_text(json.dumps([{"hosts": "nodes", "gather_facts": False, "strategy": strategy, "tasks": list(tasks)}]))
         environment = {
+            **(environment or {}),
             **entering.ENVIRONMENT,
             **inventory.environment(),
             "ANSIBLE_CALLBACKS_ENABLED": "lab_record",

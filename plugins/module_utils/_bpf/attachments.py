@@ -16,7 +16,7 @@ import struct
 import typing as t
 
 from .._core.errors import Failure
-from .._netlink import rtnetlink
+from .._netlink import rtnetlink, wire
 from . import loader
 
 # include/uapi/linux/bpf.h
@@ -54,7 +54,7 @@ def at_ingress(link: str) -> list[Program]:
 
     Raises Failure if the kernel refuses to tell.
     """
-    index = rtnetlink.index_of(link)
+    index = wire.index_of(link)
     if not index:
         return []
     by_number = list(_by_number(link, index, (INGRESS,)))

@@ -14,7 +14,7 @@ import contextlib
 import typing as t
 
 from .._files import files
-from .._netlink import rtnetlink
+from .._netlink import wire
 from .._platform import processes
 
 if t.TYPE_CHECKING:
@@ -27,7 +27,7 @@ STATE = "/var/run/cilium/state/agent-runtime-config.json"
 
 def find() -> Agent | None:
     """Return the agent that serves this network namespace; None if it has created no link here."""
-    if not rtnetlink.index_of(LINK):
+    if not wire.index_of(LINK):
         return None
     from . import cilium  # most nodes have no Cilium
 

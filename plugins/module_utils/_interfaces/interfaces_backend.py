@@ -42,7 +42,7 @@ class Interfaces(t.NamedTuple):
     peers: t.Mapping[int, str] = {}
 
 
-_remembered: list[Interfaces] = []
+_remembered: list[tuple[Interfaces, list[Interface] | None]] = []  # those of other namespaces, and of the own one
 
 
 def of_this_namespace() -> list[Interface]:
@@ -52,16 +52,21 @@ def of_this_namespace() -> list[Interface]:
 
 def read() -> Interfaces:
     """Return all interfaces, those of the own namespace first. A namespace that disappears during the call has none."""
-    elsewhere = _remembered[-1] if _remembered else _of_other_namespaces()
-    here = (interface._replace(peer_namespace=elsewhere.peers.get(interface.number, "")) for interface in of_this_namespace())
+    elsewhere, own = _remembered[-1] if _remembered else (_of_other_namespaces(), None)
+    own = of_this_namespace() if own is None else own
+    here = (interface._replace(peer_namespace=elsewhere.peers.get(interface.number, "")) for interface in own)
     return Interfaces((*here, *elsewhere.interfaces), elsewhere.unread, elsewhere.peers)
 
 
 @contextlib.contextmanager
-def remembering() -> t.Iterator[None]:
+def remembering(with_own: bool = False) -> t.Iterator[None]:
     """Keep the other namespaces for the block: read() has them as they are now, also in a child process that may not enter
-    them. In another such block, they stay those of the outer one."""
-    _remembered.append(_remembered[-1] if _remembered else _of_other_namespaces())
+    them. In another such block, they stay those of the outer one.
+
+    with_own: keep the own namespace as well, which nobody changes in the block.
+    """
+    elsewhere = _remembered[-1][0] if _remembered else _of_other_namespaces()
+    _remembered.append((elsewhere, of_this_namespace() if with_own else None))
     try:
         yield
     finally:

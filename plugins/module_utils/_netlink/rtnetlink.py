@@ -10,13 +10,15 @@ longer than the rest of a run that changes nothing. It only reads.
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import struct
 import typing as t
 
 from . import wire
 from .attributes import ATTRIBUTE, attributes, message, text, u32
+
+if t.TYPE_CHECKING:
+    import ipaddress
 
 # include/uapi/linux/netlink.h, rtnetlink.h, if_link.h, pkt_sched.h, pkt_cls.h
 RTM_GETLINK, RTM_GETROUTE, RTM_GETQDISC, RTM_GETTFILTER = 18, 26, 38, 46
@@ -41,20 +43,12 @@ TRAFFIC = struct.Struct("=BxxxiIII")  # tcmsg: family, link's index, handle, par
 ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of destination and source, tos, table, ..., flags
 
 
-def index_of(link: str) -> int:
-    """Return a link's index; 0 if there is no link of this name."""
-    try:
-        return socket.if_nametoindex(link)
-    except (OSError, ValueError):  # a name with a zero byte is a ValueError
-        return 0
-
-
 def bpf_filters(link: str, parents: t.Collection[int] = (CLSACT_INGRESS, CLSACT_EGRESS)) -> set[str]:
     """Return the names of the BPF programs on a link's clsact qdisc; empty if there is no such link or qdisc.
 
     parents: the directions.
     """
-    index = index_of(link)
+    index = wire.index_of(link)
     if not index:
         return set()
     return {bpf_filter.name for parent in parents for bpf_filter in filters(index, parent) if bpf_filter.kind == BPF} - {""}

@@ -40,6 +40,14 @@ class Refused(t.NamedTuple):
     text: str
 
 
+def index_of(link: str) -> int:
+    """Return a link's index; 0 if there is no link of this name."""
+    try:
+        return socket.if_nametoindex(link)
+    except (OSError, ValueError):  # a name with a zero byte is a ValueError
+        return 0
+
+
 def open_socket(protocol: int = ROUTE) -> socket.socket:
     """Open a socket in the network namespace of the caller."""
     return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)

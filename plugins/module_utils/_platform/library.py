@@ -157,7 +157,7 @@ def _own_version(name: str) -> tuple[int, ...]:
     folder = os.path.dirname(os.path.dirname(spec.origin or ""))
     with contextlib.suppress(OSError):
         matches = [
-            re.fullmatch(re.escape(name) + r"-(\d[\d.]*)(-py[\d.]+)?\.(dist|egg)-info", each) for each in os.listdir(folder)
+            re.fullmatch(re.escape(name) + r"-(\d[^-]*)(-py[\d.]+)?\.(dist|egg)-info", each) for each in os.listdir(folder)
         ]
         versions = {match[1] for match in matches if match}
         if len(versions) == 1:

@@ -165,8 +165,10 @@ class LivePolicy:
             gone = set(own_rules) if listed is None else set(policy.taken(own_rules, listed))
             last = dict.fromkeys(rule for rule in reversed(own_rules) if rule not in gone)
             return _arranged(list(reversed(last)), {}, current, self._policy.protocol, is_free=True)
+        if own_rules == [*(listed or ())]:  # as in nearly every run
+            return Changes(kept=len(own_rules))
         in_order = sorted(listed or (), key=PLACE)
-        if own_rules == in_order:  # as in nearly every run
+        if own_rules == in_order:
             return Changes(kept=len(own_rules))
         distinct, desired = set(own_rules), list(dict.fromkeys(listed or ()))
         missing = [rule for rule in desired if rule not in distinct]

@@ -209,13 +209,17 @@ def from_options(
     )
 
 
+_BEGINS = re.compile(r'\s*{\s*"protocol": (\d+),\s*(?:"(?:enis|uplinks)": [\[{].*[\]}])?')
+
+
 def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
     """Return the ``lists`` of a policy file; others are None. The heading is skipped. Raises Invalid for any other text."""
-    heading = re.match("#.*", text)
-    plain = text[heading.end() :] if heading else text
-    begins = re.match(r'\s*{\s*"protocol": (\d+),\s*(?:"(?:enis|uplinks)": [\[{].*[\]}])?', plain)
-    if begins and not any(f'"{name}": [' in plain for name in lists):
+    start = t.cast("re.Match[str]", re.match("(?:#.*)?", text)).end()
+    begins = _BEGINS.match(text, start)
+    plain = ""
+    if begins and not any(f'"{name}": [' in text for name in lists):
         plain = begins[0].rstrip(", \n") + "}"  # without any of ``lists``, do not parse thousands of entries of another
+    plain = plain or text[start:]
     try:
         data = json.loads(plain)
     except (RecursionError, ValueError) as error:

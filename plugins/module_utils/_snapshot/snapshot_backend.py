@@ -230,7 +230,7 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
     with contextlib.ExitStack() as shared:
         if len(OF_ALL_NAMESPACES & {*subsets}) > 1:  # a node may have hundreds: each is asked once, and not by each reader
             with contextlib.suppress(Failure):  # which each reader then notes
-                shared.enter_context(interfaces_backend.remembering())
+                shared.enter_context(interfaces_backend.remembering(with_own=True))
         _read(run, values, unread, subsets, further)
     composed = snapshot.compose(values, unread, origin)
     if not {*netfilter_backend.RULESETS} <= {*subsets}:

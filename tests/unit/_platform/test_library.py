@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
 import sys
 import typing as t
@@ -129,6 +130,33 @@ def test_other_folders_beside_the_library_stay(folder: Path, tmp_path: Path) -> 
     (folder.parent / "backup").mkdir()
     hold(False)
     assert [path.name for path in folder.parent.iterdir()] == ["backup"]
+
+
+@pytest.mark.parametrize(
+    ("infos", "version"),
+    [
+        ([f"{NAME}-1.2.3.dist-info"], (1, 2, 3)),
+        ([f"{NAME}-0.7.2.post1.dist-info"], (0, 7, 2)),
+        ([f"{NAME}-0.5.14-py3.6.egg-info"], (0, 5, 14)),
+        ([f"{NAME}_ext-9.9.dist-info", f"{NAME}-1.2.dist-info"], (1, 2)),
+        ([f"{NAME}-1.2.dist-info", f"{NAME}-1.3.dist-info"], (1, 3)),  # one is left over: the metadata decide
+        ([], ()),
+    ],
+)
+def test_the_version_of_the_nodes_own_library_is_that_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, infos: list[str], version: tuple[int, ...]
+) -> None:
+    (tmp_path / NAME).mkdir()
+    (tmp_path / NAME / "__init__.py").touch()
+    for info in infos:
+        (tmp_path / info).mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.3" if infos else _absent(name))
+    assert library._own_version(NAME) == version
+
+
+def _absent(name: str) -> t.NoReturn:
+    raise importlib.metadata.PackageNotFoundError(name)
 
 
 def test_a_package_is_packed_the_same_each_time(folder: Path) -> None:
