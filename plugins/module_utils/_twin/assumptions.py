@@ -22,6 +22,7 @@ from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, is_of_network
 from .substitutions import ASSUMED, STATED, replaced
 
 _POD = "assumed-pod"
+ENTRANCE = "assumed-in"  # by which a packet comes in whose source no route of the outputs has
 BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # addresses that no host has (RFC 2544, RFC 5180)
 
 
@@ -53,11 +54,12 @@ def complete(snapshot: Snapshot, assume: t.Mapping[str, t.Any], packet: Ends) ->
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
     if interface and not snapshot.link(interface):
         # A listing of pasted outputs without the loopback has not all links.
-        if snapshot.links and (snapshot.open is None or snapshot.link(LOOPBACK)):
+        if interface != ENTRANCE and snapshot.links and (snapshot.open is None or snapshot.link(LOOPBACK)):
             names = ", ".join(link.name for link in snapshot.links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
         completed = completed.with_link(new_link(interface))
-        assumptions.append(replaced(ASSUMED, f"{interface} is not known. It is assumed to be a network interface that is up."))
+        what = f"The link behind which {packet.source} is" if interface == ENTRANCE else interface
+        assumptions.append(replaced(ASSUMED, f"{what} is not known. It is assumed to be a network interface that is up."))
     completed = completed._replace(settings=_with_forwarding(completed.settings, completed.links, assumptions))
     assumptions += _without_effect(given, {link.name for link in completed.links})
     lacking = [key for key in setting_model.BRIDGED.values() if key not in completed.settings.node]
@@ -142,15 +144,18 @@ def _with_address(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption
 
 
 def _with_addresses_of_cards(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
-    """Add an address to each network interface, if no output shows the addresses of the links.
+    """Add an address to each network interface, or to the link of the packet, if no output shows the addresses of the links.
 
     Without an address, the kernel masquerades nothing, and drops what loose filtering would pass.
     """
     if _has_addresses(snapshot, packet) or not _open(snapshot, ADDRESSES):
         return snapshot
     base = ipaddress.ip_address(BENCHMARK[packet.family])
+    near = snapshot.link(packet.interface)
+    entrance = near and near.master or packet.interface
+    has_card = any(map(is_card, snapshot.links))
     for number, link in enumerate(snapshot.links):
-        if is_card(link):
+        if is_card(link) or (not has_card and link.name == entrance):
             sentence = f"The address of {link.name} is not known. It is assumed to be {base + number}."
             assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, link.name)))
             snapshot = snapshot.with_link(link.with_address(Address.of_host(str(base + number))))
