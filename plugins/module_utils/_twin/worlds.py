@@ -35,6 +35,7 @@ from .._snapshot.values import (
     SavedSet,
     SavedTable,
     Snapshot,
+    has_interface_name,
     link_route,
     new_link,
 )
@@ -418,7 +419,9 @@ def _with_path(snapshot: Snapshot, packet: Ends, further: str = "") -> Snapshot:
         destinations = [(packet.destination, further), ("default", entrance)]
         added = [*([_ELSEWHERE] if further == _ELSEWHERE else []), *([] if near else [packet.interface])]
     else:
-        cards = [link.name for link in snapshot.links if is_card(link)]
+        # A link that only a rule names, such as tailscale0, is no network interface.
+        listed = (link for link in snapshot.links if link.number or link.mac or has_interface_name(link.name))
+        cards = [link.name for link in listed if is_card(link)]
         destinations, added = [("default", cards[0] if cards else _ELSEWHERE)], [] if cards else [_ELSEWHERE]
     for name in added:
         snapshot = snapshot.with_link(new_link(name))
