@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .._snapshot.evidence import LOGGED, TELLING, Evidence
-from .._snapshot.open_facts import ADDRESSES, CHAIN, FORWARDING, HAIRPIN, KINDS, POLICY, ROUTES, RP_FILTER
+from .._snapshot.open_facts import ADDRESSES, CHAIN, FORWARDING, HAIRPIN, JUMP, KINDS, POLICY, ROUTES, RP_FILTER
 from .._twin.worlds import SETTINGS, Open
 from . import certainty, likelihood
 from .answer import DELIVERED, FORWARDED, LOST, UNKNOWN, Answer, Outcome, Way
@@ -135,7 +135,8 @@ class _Search:
         invalid = likelihood.invalid_by(answer, self._evidence) if _lost(answer) else None
         if invalid:
             return Likely(choices, answer, telling=invalid)
-        explaining = None if _lost(answer) else self._explanation(choices, answer)
+        is_translated = any(certainty.TRANSLATES in choice.grounds for choice in choices)
+        explaining = None if _lost(answer) or is_translated else self._explanation(choices, answer)
         if explaining:
             return Likely((*choices, explaining), t.cast("Answer", self._answer((*choices, explaining))), True)
         return Likely(choices, answer) if choices else None
@@ -175,7 +176,8 @@ class _Search:
         """Return a value that stops the packet, or its reply, as it does on many nodes, where another one does not."""
         for fact, outcomes in self._facts(choices, answer):
             stopped = [place for place, outcome in enumerate(outcomes) if {*outcome.verdicts} & {*LOST}]
-            if fact.fact.kind in _EXPLAINING and stopped and len(stopped) < len(outcomes):
+            explains = fact.fact.kind in _EXPLAINING and (fact.fact.kind != POLICY or " filter " in fact.fact.subject)
+            if explains and stopped and len(stopped) < len(outcomes):
                 return Choice(fact, stopped[0], ())
         return None
 
@@ -190,7 +192,7 @@ class _Search:
                 continue
             answers = [self._answer((*choices, Choice(fact, place, ()))) for place in range(len(fact.values))]
             outcomes = [certainty.weighed(fact, place, answer, self._evidence) for place, answer in enumerate(answers)]
-            if len({(outcome.verdict, outcome.reply_verdict, str(outcome.culprit)) for outcome in outcomes}) > 1:
+            if len({_fate(fact, outcome) for outcome in outcomes}) > 1:
                 yield fact, outcomes
 
     def _answer(self, choices: tuple[Choice, ...]) -> Answer | None:
@@ -204,6 +206,12 @@ class _Search:
         return self._answers[world]
 
 
+def _fate(fact: Open, outcome: Outcome) -> tuple[t.Any, ...]:
+    """Return what must differ between the values of a fact. A chain to which a rule may lead is there to translate, too."""
+    fate = outcome.verdict, outcome.reply_verdict, str(outcome.culprit)
+    return (*fate, outcome.left) if fact.fact.kind == JUMP else fate
+
+
 def _lost(answer: Answer) -> bool:
     return bool({answer.way.verdict, answer.way.reply_verdict} & {*LOST})
 
@@ -213,7 +221,7 @@ def became(answer: Answer) -> str:
     way = answer.way
     if way.verdict not in (DELIVERED, FORWARDED):
         return certainty.became(certainty.outcome("", answer))
-    words = f"the packet is {way.verdict}{_by(way)}"
+    words = f"the packet is {way.verdict}{_by(way)}{''.join(f', translated ({rule})' for rule in way.translators)}"
     if not way.reply:
         return words
     if way.reply.verdict in LOST:

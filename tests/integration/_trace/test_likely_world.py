@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, packet_text, trace_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet, packet_text, trace_backend
 
 from . import random_nodes
 
 
 def answer(text: str, line: str) -> dict[str, Any]:
-    sent = packet.from_options(packet_text.options(line))
-    snapshot = pastes.read({"report.txt": text}, sent.interface).snapshot
+    described = packet_text.options(line)
+    interface = str(described["interface"] or "")
+    snapshot = pastes.read({"report.txt": text}, "" if interface == packet.AUTO else interface).snapshot
+    sent = entrance.packet(described, snapshot)
     return trace_backend.judge(trace_backend.Question(snapshot, sent, {}), random_nodes.run).with_likelihood().answer.plain()
 
 
@@ -182,6 +184,9 @@ UNANSWERED = (
 )
 MARTIAN = "[ 77.1] IPv4: martian source 10.77.9.4 from 10.77.8.9, on dev tun9\n"
 BY_FORWARD = "-P FORWARD DROP"
+ROW_OF_NAT = "It is this rule:\n```\nMASQUERADE  all  --  10.66.0.0/24        !10.66.0.0/16         /* not for pods */\n```\n"
+MASQUERADE = "-A POSTROUTING -s 172.31.0.0/16 ! -o docker0 -j MASQUERADE\n"
+CONNMARK = "-A PREROUTING -i ens9 -m addrtype --dst-type LOCAL -j CONNMARK --set-xmark 0x80/0x80\n"
 
 
 @pytest.mark.parametrize(
@@ -205,6 +210,10 @@ BY_FORWARD = "-P FORWARD DROP"
             "ip route show table 4",
         ),
         (CHAIN, f"tcp 100.71.0.9:40000 > {TO}:22 in ens9", "-A vpn-input -s 100.64.0.0/10 ! -i vpn0 -j DROP", RULES_OF_FILTER),
+        (CHAIN, "tcp the node > 100.71.0.9:22", "its reply is dropped (ip filter: -A vpn-input -s 100.64.0.0/10", RULES_OF_FILTER),
+        (ROW_OF_NAT, "tcp 10.66.0.9 > 10.99.0.7:80", "translated (ip nat: -A UNNAMED -s 10.66.0.0/24 ! -d 10.66.0.0/16", ROUTES),
+        (MASQUERADE, "tcp 172.31.0.2 > 10.66.0.7:80 in docker0", "translated (ip nat: -A POSTROUTING -s 172.31.0.0/16", ROUTES),
+        (CONNMARK, f"tcp {FROM} > {TO}:30444 in ens9", "the packet is delivered, and its reply arrives", ROUTES),
         (OF_A_LINK, "tcp 172.31.0.2:40000 > 100.71.0.9:443 in docker0", 'oifname "vpn0" ct state', ROUTES),
         (WITHOUT_LINKS, f"tcp 10.66.0.9:40000 > {OTHER} in virbr7", BY_FORWARD, ROUTES),
         (OF_CALICO, "tcp 10.77.8.9:40000 > 10.77.9.4:81 in tunl0", "Drop if no policies passed packet", ROUTES),
