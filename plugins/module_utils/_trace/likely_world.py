@@ -139,7 +139,9 @@ class _Search:
         explaining = None if _lost(answer) or is_translated else self._explanation(choices, answer)
         if explaining:
             return Likely((*choices, explaining), t.cast("Answer", self._answer((*choices, explaining))), True)
-        return Likely(choices, answer) if choices else None
+        # That the node itself takes a packet explains nothing.
+        is_taken = all(choice.name in (ROUTES, ADDRESSES) for choice in choices) and answer.way.is_untranslated_here
+        return Likely(choices, answer) if choices and (_lost(answer) or not is_taken) else None
 
     def _lacking_chain(self, answer: Answer) -> str:
         """Return the last chain to which a packet comes and whose rules no output has; empty if there is none."""
@@ -221,7 +223,9 @@ def became(answer: Answer) -> str:
     way = answer.way
     if way.verdict not in (DELIVERED, FORWARDED):
         return certainty.became(certainty.outcome("", answer))
-    words = f"the packet is {way.verdict}{_by(way)}{''.join(f', translated ({rule})' for rule in way.translators)}"
+    is_of_another = not way.came_in_by and way.met.origin not in ("", way.interface)
+    source = f" with the source of {way.met.origin}" * is_of_another
+    words = f"the packet is {way.verdict}{_by(way)}{source}{''.join(f', translated ({rule})' for rule in way.translators)}"
     if not way.reply:
         return words
     if way.reply.verdict in LOST:

@@ -105,6 +105,9 @@ DOWN = (
 GET = '# ip route get "10.55.6.7"\n10.55.6.7 via 192.0.2.1 dev ens9 src 192.0.2.20 uid 0\n    cache\n'
 BRIDGE = "# ip route\ndefault via 192.0.2.1 dev ens9\n172.31.0.0/16 dev br-0123456789ab proto kernel scope link src 172.31.0.1\n"
 NEAR = "# ip route\ndefault via 192.0.2.1 dev ens9\n192.0.2.0/24 dev ens9 proto kernel scope link src 192.0.2.20\n"
+TO_SERVICES = (
+    f"{NEAR}10.96.0.0/12 dev wg7 scope link src 10.9.0.1\n10.9.0.0/24 dev wg7 proto kernel scope link src 10.9.0.1\n10.8.0.0/16"
+)
 IPVS = """\
 # ipvsadm -Ln
 Prot LocalAddress:Port Scheduler Flags
@@ -186,6 +189,14 @@ MARTIAN = "[ 77.1] IPv4: martian source 10.77.9.4 from 10.77.8.9, on dev tun9\n"
 BY_FORWARD = "-P FORWARD DROP"
 ROW_OF_NAT = "It is this rule:\n```\nMASQUERADE  all  --  10.66.0.0/24        !10.66.0.0/16         /* not for pods */\n```\n"
 MASQUERADE = "-A POSTROUTING -s 172.31.0.0/16 ! -o docker0 -j MASQUERADE\n"
+SERVICE = (
+    "Chain KUBE-SEP-AB12CD34EF56GH78\n"
+    "KUBE-MARK-MASQ  all  --  192.0.2.41           0.0.0.0/0            /* default/kubernetes:https */\n"
+    "DNAT       tcp  --  0.0.0.0/0            0.0.0.0/0            /* default/kubernetes:https */ tcp to:192.0.2.41:6443\n"
+    "```\nThe routes are simple:\n```\n"
+    "0.0.0.0         198.51.100.1    0.0.0.0           UG        0 0          0 wan0\n"
+    "192.0.2.0       0.0.0.0         255.255.255.0     U         0 0          0 lan0\n"
+)
 CONNMARK = "-A PREROUTING -i ens9 -m addrtype --dst-type LOCAL -j CONNMARK --set-xmark 0x80/0x80\n"
 
 
@@ -210,10 +221,20 @@ CONNMARK = "-A PREROUTING -i ens9 -m addrtype --dst-type LOCAL -j CONNMARK --set
             "ip route show table 4",
         ),
         (CHAIN, f"tcp 100.71.0.9:40000 > {TO}:22 in ens9", "-A vpn-input -s 100.64.0.0/10 ! -i vpn0 -j DROP", RULES_OF_FILTER),
-        (CHAIN, "tcp the node > 100.71.0.9:22", "its reply is dropped (ip filter: -A vpn-input -s 100.64.0.0/10", RULES_OF_FILTER),
+        (
+            CHAIN,
+            "tcp the node > 100.71.0.9:22",
+            "its reply is dropped (ip filter: -A vpn-input -s 100.64.0.0/10",
+            RULES_OF_FILTER,
+        ),
         (ROW_OF_NAT, "tcp 10.66.0.9 > 10.99.0.7:80", "translated (ip nat: -A UNNAMED -s 10.66.0.0/24 ! -d 10.66.0.0/16", ROUTES),
         (MASQUERADE, "tcp 172.31.0.2 > 10.66.0.7:80 in docker0", "translated (ip nat: -A POSTROUTING -s 172.31.0.0/16", ROUTES),
-        (CONNMARK, f"tcp {FROM} > {TO}:30444 in ens9", "the packet is delivered, and its reply arrives", ROUTES),
+        (
+            SERVICE,
+            "tcp the node > 10.96.0.1:443",
+            "scope link) with the source of wan0, translated (ip nat: -A KUBE-SEP-",
+            "iptables-save -t nat",
+        ),
         (OF_A_LINK, "tcp 172.31.0.2:40000 > 100.71.0.9:443 in docker0", 'oifname "vpn0" ct state', ROUTES),
         (WITHOUT_LINKS, f"tcp 10.66.0.9:40000 > {OTHER} in virbr7", BY_FORWARD, ROUTES),
         (OF_CALICO, "tcp 10.77.8.9:40000 > 10.77.9.4:81 in tunl0", "Drop if no policies passed packet", ROUTES),
@@ -269,6 +290,8 @@ def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: 
         (GET, f"tcp {OTHER} > 10.55.6.7:40000 in ens9", "forwarded", "by which it came in, by ip route 10.55.6.7 via"),
         (BRIDGE, "tcp the node > 172.31.4.4:443", "delivered", "by ip route 172.31.0.0/16 dev br-0123456789ab"),
         (ALLOWED, "udp 10.66.0.9:40001 > 10.66.0.1:53 in br7", "unknown", "or its reply: `nft list ruleset`"),
+        (CONNMARK, f"tcp {FROM} > {TO}:30444 in ens9", "unknown", "`ip route show table all` shows which."),
+        (TO_SERVICES, "tcp the node > 10.96.0.1:443", "forwarded", "It takes ip route 10.96.0.0/12 dev wg7"),
         (NEAR, "tcp the node > 192.0.2.77:443", "forwarded", "It takes ip route 192.0.2.0/24 dev ens9"),
         (SENTENCE, "icmp the node > 10.99.3.7", "dropped", "`ip route show table all` shows whether it is so."),
         (BOTH_REJECT, f"tcp {FROM} > {TO}:6443 in ens9", "rejected", "(ip filter: -A INPUT -j REJECT --reject-with"),
