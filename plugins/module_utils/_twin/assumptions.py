@@ -130,12 +130,13 @@ def _has_addresses(snapshot: Snapshot, packet: Ends) -> bool:
 
 
 def _with_address(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
-    """Add a source address to the link of the default route, if no link has an address of the packet's family."""
+    """Add a source address to the link of the default route, or of another one, if no link has an address of the family."""
     if _has_addresses(snapshot, packet) or packet.source.startswith(("127.", "::1", "fe80:")):
         return snapshot
     address = packet.source or BENCHMARK[packet.family]
-    by_default = {route.dev for route in snapshot.routes or () if route.to == "default"}
-    uplink = next((link for link in snapshot.links if link.name in by_default), None)
+    routes = sorted(snapshot.routes or (), key=lambda route: route.to != "default")
+    of_routes = (snapshot.link(route.dev) for route in routes if route.family == packet.family and route.dev != LOOPBACK)
+    uplink = next(filter(None, of_routes), None)
     if uplink is None:
         return snapshot
     sentence = f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink.name}."

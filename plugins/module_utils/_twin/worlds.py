@@ -414,18 +414,23 @@ def _with_path(snapshot: Snapshot, packet: Ends, further: str = "") -> Snapshot:
     if packet.interface:
         near = snapshot.link(packet.interface)
         entrance = near and near.master or packet.interface
-        links = [name for name in _outer_links(snapshot) if name != entrance]
+        is_public = ipaddress.ip_address(packet.destination).is_global  # behind no bridge of pods
+        links = [name for name in (_interfaces(snapshot) if is_public else _outer_links(snapshot)) if name != entrance]
         further = further or (links[0] if len(links) == 1 else _ELSEWHERE)
         destinations = [(packet.destination, further), ("default", entrance)]
         added = [*([_ELSEWHERE] if further == _ELSEWHERE else []), *([] if near else [packet.interface])]
     else:
-        # A link that only a rule names, such as tailscale0, is no network interface.
-        listed = (link for link in snapshot.links if link.number or link.mac or has_interface_name(link.name))
-        cards = [link.name for link in listed if is_card(link)]
+        cards = _interfaces(snapshot)
         destinations, added = [("default", cards[0] if cards else _ELSEWHERE)], [] if cards else [_ELSEWHERE]
     for name in added:
         snapshot = snapshot.with_link(new_link(name))
     return snapshot.with_routes(link_route(packet.family, to, dev) for to, dev in destinations)
+
+
+def _interfaces(snapshot: Snapshot) -> list[str]:
+    """Return the network interfaces. A link that only a rule names, such as tailscale0, is none."""
+    listed = (link for link in snapshot.links if link.number or link.mac or has_interface_name(link.name))
+    return [link.name for link in listed if is_card(link)]
 
 
 def _addresses(packet: Ends) -> t.Iterator[Value]:
