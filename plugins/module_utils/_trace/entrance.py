@@ -53,8 +53,8 @@ def _near(source: bytes, snapshot: Snapshot) -> str:
     Where all links are known, the error names those that may be meant.
     """
     address = ipaddress.ip_address(source)
-    opened = (entry for entry in snapshot.open or () if entry.fact.kind == open_facts.ROUTES)
-    if not any(entry.family in ("", f"ipv{address.version}") for entry in opened):
+    of_family = (entry for entry in snapshot.open or () if entry.family in ("", f"ipv{address.version}"))
+    if {open_facts.ROUTES, open_facts.routes("main").fact}.isdisjoint(entry.fact.fact for entry in of_family):
         return ""
     of_links = ((link.name, each.interface) for link in snapshot.links for each in link.address_info)
     near = (name for name, interface in of_links if interface and address in interface.network)
