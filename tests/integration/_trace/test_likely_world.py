@@ -190,6 +190,9 @@ MARTIAN = "[ 77.1] IPv4: martian source 10.77.9.4 from 10.77.8.9, on dev tun9\n"
 BY_FORWARD = "-P FORWARD DROP"
 ROW_OF_NAT = "It is this rule:\n```\nMASQUERADE  all  --  10.66.0.0/24        !10.66.0.0/16         /* not for pods */\n```\n"
 MASQUERADE = "-A POSTROUTING -s 172.31.0.0/16 ! -o docker0 -j MASQUERADE\n"
+OF_DOCKER = (
+    f"{NEAR}172.31.0.0/16 dev docker0 proto kernel scope link src 172.31.0.1\n# iptables -t nat -S POSTROUTING\n{MASQUERADE}"
+)
 SERVICE = (
     "Chain KUBE-SEP-AB12CD34EF56GH78\n"
     "KUBE-MARK-MASQ  all  --  192.0.2.41           0.0.0.0/0            /* default/kubernetes:https */\n"
@@ -293,6 +296,7 @@ def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: 
         (BRIDGE, "tcp the node > 172.31.4.4:443", "delivered", "by ip route 172.31.0.0/16 dev br-0123456789ab"),
         (ALLOWED, "udp 10.66.0.9:40001 > 10.66.0.1:53 in br7", "unknown", "or its reply: `nft list ruleset`"),
         (CONNMARK, f"tcp {FROM} > {TO}:30444 in ens9", "unknown", "`ip route show table all` shows which."),
+        (OF_DOCKER, f"tcp 172.31.0.2 > {OTHER} in docker0", "forwarded", "-o docker0 -j MASQUERADE translates it."),
         (ONLINK, "tcp the node > 10.77.8.7:443", "forwarded", "It takes ip route 10.77.8.0/26 via 192.0.2.30 dev tunl0 onlink"),
         (TO_SERVICES, "tcp the node > 10.96.0.1:443", "forwarded", "It takes ip route 10.96.0.0/12 dev wg7"),
         (NEAR, "tcp the node > 192.0.2.77:443", "forwarded", "It takes ip route 192.0.2.0/24 dev ens9"),
