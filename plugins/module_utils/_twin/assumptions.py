@@ -17,7 +17,7 @@ from .._snapshot import settings as setting_model
 from .._snapshot.assumption import LINK, SETTING, Assumption, Concern
 from .._snapshot.open_facts import ADDRESSES, KINDS, ROUTES, OpenFact
 from .._snapshot.settings import Settings
-from .._snapshot.values import Address, Link, Peer, Snapshot, link_route, new_link
+from .._snapshot.values import Address, Link, Peer, Snapshot, has_interface_name, link_route, network, new_link
 from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, is_of_network
 from .substitutions import ASSUMED, STATED, replaced
 
@@ -70,6 +70,8 @@ def complete(snapshot: Snapshot, assume: t.Mapping[str, t.Any], packet: Ends) ->
         completed = _with_address(completed, packet, assumptions)
     if interface and _lacks_routes(completed, packet.family):
         completed = _with_routes(completed, packet, assumptions)
+    elif interface:
+        completed = _with_way_back(completed, packet, assumptions)
     if interface:
         completed = _with_addresses_of_cards(completed, packet, assumptions)
     if packet.family == "ipv6":
@@ -183,6 +185,18 @@ def _with_routes(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]
     sentence = f"The routes are not known. {destination} is assumed to be a pod at the link {pod.name}, and all else to be"
     assumptions.append(replaced(ASSUMED, f"{sentence} reached by {back}."))
     return snapshot.with_routes([link_route(family, destination, pod.name), link_route(family, "default", back)])
+
+
+def _with_way_back(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
+    """Add a route to the source by the link of pods, or of a tunnel, by which it comes in, if a cut output has none to it."""
+    near = snapshot.link(packet.interface)
+    back = near and near.master or packet.interface
+    is_cut = any(entry.is_cut and entry.family in ("", packet.family) for entry in _open(snapshot, ROUTES))
+    routes = (network(route.to) for route in snapshot.routes or () if route.family == packet.family and route.to != "default")
+    if not is_cut or has_interface_name(back) or any(to and ipaddress.ip_address(packet.source) in to for to in routes):
+        return snapshot
+    assumptions.append(replaced(ASSUMED, f"The routes are cut. {packet.source} is assumed to be reached by {back}."))
+    return snapshot.with_routes([link_route(packet.family, packet.source, back)])
 
 
 def _lacks_routes(snapshot: Snapshot, family: str) -> bool:

@@ -106,6 +106,7 @@ GET = '# ip route get "10.55.6.7"\n10.55.6.7 via 192.0.2.1 dev ens9 src 192.0.2.
 BRIDGE = "# ip route\ndefault via 192.0.2.1 dev ens9\n172.31.0.0/16 dev br-0123456789ab proto kernel scope link src 172.31.0.1\n"
 NEAR = "# ip route\ndefault via 192.0.2.1 dev ens9\n192.0.2.0/24 dev ens9 proto kernel scope link src 192.0.2.20\n"
 ONLINK = "10.77.8.0/26 via 192.0.2.30 dev tunl0  proto bird onlink\n"
+HEAD = NEAR.replace("ip route", "ip route | head -2")
 TO_SERVICES = (
     f"{NEAR}10.96.0.0/12 dev wg7 scope link src 10.9.0.1\n10.9.0.0/24 dev wg7 proto kernel scope link src 10.9.0.1\n10.8.0.0/16"
 )
@@ -297,6 +298,7 @@ def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: 
         (ALLOWED, "udp 10.66.0.9:40001 > 10.66.0.1:53 in br7", "unknown", "or its reply: `nft list ruleset`"),
         (CONNMARK, f"tcp {FROM} > {TO}:30444 in ens9", "unknown", "`ip route show table all` shows which."),
         (OF_DOCKER, f"tcp 172.31.0.2 > {OTHER} in docker0", "forwarded", "-o docker0 -j MASQUERADE translates it."),
+        (HEAD, f"tcp 10.66.0.9:40000 > {OTHER} in cni7", "forwarded", "leaves by ens9. Nothing in the outputs stops the packet"),
         (ONLINK, "tcp the node > 10.77.8.7:443", "forwarded", "It takes ip route 10.77.8.0/26 via 192.0.2.30 dev tunl0 onlink"),
         (TO_SERVICES, "tcp the node > 10.96.0.1:443", "forwarded", "It takes ip route 10.96.0.0/12 dev wg7"),
         (NEAR, "tcp the node > 192.0.2.77:443", "forwarded", "It takes ip route 192.0.2.0/24 dev ens9"),
