@@ -12,7 +12,7 @@ import typing as t
 from .._snapshot.evidence import LOGGED, TELLING, Evidence
 from .._snapshot.open_facts import ADDRESSES, CHAIN, FORWARDING, HAIRPIN, JUMP, KINDS, POLICY, ROUTES, RP_FILTER
 from .._twin.worlds import SETTINGS, Open
-from . import certainty, likelihood
+from . import certainty, culprit, likelihood
 from .answer import DELIVERED, FORWARDED, LOST, UNKNOWN, Answer, Outcome, Way
 from .certainty import Exploration, World
 
@@ -121,7 +121,9 @@ class _Search:
         answer = self._answers.get(frozenset())
         while answer is not None and len(choices) < MOST_FACTS and not (choices and _lost(answer)):
             better = self._choice(choices, answer)
-            further = (better,) if better else self._behind_destination(choices, answer)
+            decider = answer.way.culprit.object if answer.way.culprit else None
+            is_stopped = _lost(answer) and culprit.is_shown_in_outputs(decider)
+            further = (better,) if better else () if is_stopped else self._behind_destination(choices, answer)
             if not further:
                 break
             choices = (*choices, *further)

@@ -22,6 +22,7 @@ from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, is_of_network
 from .substitutions import ASSUMED, STATED, replaced
 
 _POD = "assumed-pod"
+ELSEWHERE = "assumed-link"  # that leads to other machines
 ENTRANCE = "assumed-in"  # by which a packet comes in whose source no route of the outputs has
 BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # addresses that no host has (RFC 2544, RFC 5180)
 
@@ -67,7 +68,7 @@ def complete(snapshot: Snapshot, assume: t.Mapping[str, t.Any], packet: Ends) ->
         # A snapshot of a kernel without the module lacks it, and in outputs it is an open fact.
         completed = with_settings(completed, {key: int(bool(_open(completed, key))) for key in lacking})
     if not interface:
-        completed = _with_address(completed, packet, assumptions)
+        completed = _with_address(_with_way_out(completed, packet, assumptions), packet, assumptions)
     if interface and _lacks_routes(completed, packet.family):
         completed = _with_routes(completed, packet, assumptions)
     elif interface:
@@ -188,15 +189,38 @@ def _with_routes(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]
 
 
 def _with_way_back(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
-    """Add a route to the source by the link of pods, or of a tunnel, by which it comes in, if a cut output has none to it."""
+    """Add a route to the source by the link of pods, or of a tunnel, by which it comes in, if no output may have it."""
     near = snapshot.link(packet.interface)
     back = near and near.master or packet.interface
-    is_cut = any(entry.is_cut and entry.family in ("", packet.family) for entry in _open(snapshot, ROUTES))
-    routes = (network(route.to) for route in snapshot.routes or () if route.family == packet.family and route.to != "default")
-    if not is_cut or has_interface_name(back) or any(to and ipaddress.ip_address(packet.source) in to for to in routes):
+    if not _lacks_some(snapshot, packet.family) or has_interface_name(back) or _is_covered(snapshot, packet.source):
         return snapshot
-    assumptions.append(replaced(ASSUMED, f"The routes are cut. {packet.source} is assumed to be reached by {back}."))
+    assumptions.append(replaced(ASSUMED, f"Routes are not known. {packet.source} is assumed to be reached by {back}."))
     return snapshot.with_routes([link_route(packet.family, packet.source, back)])
+
+
+def _with_way_out(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
+    """Add a default route for a packet of the node if a cut output of routes has none for its destination."""
+    has_default = any(route.to == "default" and route.family == packet.family for route in snapshot.routes or ())
+    is_cut = any(entry.is_cut for entry in _open(snapshot, ROUTES) if entry.family in ("", packet.family))
+    if not is_cut or has_default or _is_covered(snapshot, packet.destination):
+        return snapshot
+    named = (link.name for link in snapshot.links if has_interface_name(link.name))
+    out = next(named, ELSEWHERE)
+    assumptions.append(replaced(ASSUMED, f"The routes are cut. {packet.destination} is assumed to be reached by {out}."))
+    snapshot = snapshot if snapshot.link(out) else snapshot.with_link(new_link(out))
+    return snapshot.with_routes([link_route(packet.family, "default", out)])
+
+
+def _is_covered(snapshot: Snapshot, address: str) -> bool:
+    """Return whether a route that is no default route leads to an address."""
+    prefixes = (network(route.to) for route in snapshot.routes or () if route.to != "default")
+    return any(prefix and ipaddress.ip_address(address) in prefix for prefix in prefixes)
+
+
+def _lacks_some(snapshot: Snapshot, family: str) -> bool:
+    """Return whether the routes of table main are open, all of them or some."""
+    names = (ROUTES, f"{ROUTES}:main")
+    return any(entry.fact.fact in names and entry.family in ("", family) for entry in snapshot.open or ())
 
 
 def _lacks_routes(snapshot: Snapshot, family: str) -> bool:

@@ -190,6 +190,13 @@ UNANSWERED = (
 MARTIAN = "[ 77.1] IPv4: martian source 10.77.9.4 from 10.77.8.9, on dev tun9\n"
 BY_FORWARD = "-P FORWARD DROP"
 ROW_OF_NAT = "It is this rule:\n```\nMASQUERADE  all  --  10.66.0.0/24        !10.66.0.0/16         /* not for pods */\n```\n"
+LONE_RULE = (
+    "```\n-A vpn-input -s 100.64.0.0/10 ! -i vpn0 -j DROP\n```\n$ ip route | grep 100\n100.70.9.9 via <GATEWAY> dev ens9\n"
+)
+REJECTING_ROW = (
+    "   13   780 REJECT     0    --  *      *       0.0.0.0/0            0.0.0.0/0            /* no policy permits it */"
+    " mark match ! 0x10000/0x10000 reject-with icmp-port-unreachable\n"
+)
 MASQUERADE = "-A POSTROUTING -s 172.31.0.0/16 ! -o docker0 -j MASQUERADE\n"
 OF_DOCKER = (
     f"{NEAR}172.31.0.0/16 dev docker0 proto kernel scope link src 172.31.0.1\n# iptables -t nat -S POSTROUTING\n{MASQUERADE}"
@@ -234,6 +241,9 @@ CONNMARK = "-A PREROUTING -i ens9 -m addrtype --dst-type LOCAL -j CONNMARK --set
         ),
         (ROW_OF_NAT, "tcp 10.66.0.9 > 10.99.0.7:80", "translated (ip nat: -A UNNAMED -s 10.66.0.0/24 ! -d 10.66.0.0/16", ROUTES),
         (MASQUERADE, "tcp 172.31.0.2 > 10.66.0.7:80 in docker0", "translated (ip nat: -A POSTROUTING -s 172.31.0.0/16", ROUTES),
+        (RULES, "tcp 10.88.1.5 > 10.88.1.6:80", "and its reply arrives, because table 4 leads", "ip route show table 4"),
+        (LONE_RULE, "udp the node > 100.70.9.9:53", "its reply is dropped (ip filter: -A vpn-input", RULES_OF_FILTER),
+        (REJECTING_ROW, "tcp 10.66.0.9 > 10.77.9.4:80", "the packet is rejected (ip filter: -A UNNAMED", RULES_OF_FILTER),
         (MASQUERADE, f"tcp 172.31.0.2 > {OTHER}", "forwarded by assumed-link (ip route 9.9.9.9 dev assumed-link", ROUTES),
         (
             SERVICE,
@@ -303,6 +313,7 @@ def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: 
         (TO_SERVICES, "tcp the node > 10.96.0.1:443", "forwarded", "It takes ip route 10.96.0.0/12 dev wg7"),
         (NEAR, "tcp the node > 192.0.2.77:443", "forwarded", "It takes ip route 192.0.2.0/24 dev ens9"),
         (SENTENCE, "icmp the node > 10.99.3.7", "dropped", "`ip route show table all` shows whether it is so."),
+        (f"-A INPUT -j OWN\n{BOTH_REJECT}", f"tcp {FROM} > 10.77.9.4:80 in ens9", "rejected", "-A FORWARD -j REJECT"),
         (BOTH_REJECT, f"tcp {FROM} > {TO}:6443 in ens9", "rejected", "(ip filter: -A INPUT -j REJECT --reject-with"),
         (
             "# ipvsadm -Ln\nTCP  127.0.0.1:30444 rr\n  -> 10.77.9.4:80  Masq 1 0 0\n",
