@@ -398,13 +398,13 @@ def _own_ground(snapshot: Snapshot, packet: Ends, ports: t.Collection[int]) -> s
 
 def _links_of_drops(snapshot: Snapshot, packet: Ends) -> dict[str, None]:
     """Return the links of rules that drop packets that leave by them."""
-    near = snapshot.link(packet.interface)
     links = dict[str, None]()
     for rule in (rule for table in snapshot.tables() for rule in table.rules()):
         names = next((match.values for match in rule.matches if match.field == "oifname" and not match.is_negated), ())
         drops = any(each.kind in (DROP, REJECT) for each in rule.statements)
         for name in names if drops else ():
-            if snapshot.link(name) and name not in (packet.interface, near and near.master, LOOPBACK):
+            link = snapshot.link(name)
+            if link and name != LOOPBACK and (name != packet.interface or link.kind == "bridge"):
                 links[name] = None
     return links
 

@@ -190,6 +190,13 @@ UNANSWERED = (
 MARTIAN = "[ 77.1] IPv4: martian source 10.77.9.4 from 10.77.8.9, on dev tun9\n"
 BY_FORWARD = "-P FORWARD DROP"
 ROW_OF_NAT = "It is this rule:\n```\nMASQUERADE  all  --  10.66.0.0/24        !10.66.0.0/16         /* not for pods */\n```\n"
+TWO_STATES = "".join(
+    f"```\n$ sudo iptables -S\n-P INPUT ACCEPT\n-P FORWARD ACCEPT\n-P OUTPUT ACCEPT\n{rules}```\n"
+    for rules in (
+        "-A FORWARD -i docker0 ! -o docker0 -j ACCEPT\n-A FORWARD -i docker0 -o docker0 -j ACCEPT\n",
+        "-A FORWARD -i docker0 -o docker0 -j DROP\n-A FORWARD -i docker0 ! -o docker0 -j ACCEPT\n",
+    )
+)
 LONE_RULE = (
     "```\n-A vpn-input -s 100.64.0.0/10 ! -i vpn0 -j DROP\n```\n$ ip route | grep 100\n100.70.9.9 via <GATEWAY> dev ens9\n"
 )
@@ -242,6 +249,7 @@ CONNMARK = "-A PREROUTING -i ens9 -m addrtype --dst-type LOCAL -j CONNMARK --set
         (ROW_OF_NAT, "tcp 10.66.0.9 > 10.99.0.7:80", "translated (ip nat: -A UNNAMED -s 10.66.0.0/24 ! -d 10.66.0.0/16", ROUTES),
         (MASQUERADE, "tcp 172.31.0.2 > 10.66.0.7:80 in docker0", "translated (ip nat: -A POSTROUTING -s 172.31.0.0/16", ROUTES),
         (RULES, "tcp 10.88.1.5 > 10.88.1.6:80", "and its reply arrives, because table 4 leads", "ip route show table 4"),
+        (TWO_STATES, "tcp 172.31.0.2 > 172.31.0.3:6379 in docker0", "-A FORWARD -i docker0 -o docker0 -j DROP", ROUTES),
         (LONE_RULE, "udp the node > 100.70.9.9:53", "its reply is dropped (ip filter: -A vpn-input", RULES_OF_FILTER),
         (REJECTING_ROW, "tcp 10.66.0.9 > 10.77.9.4:80", "the packet is rejected (ip filter: -A UNNAMED", RULES_OF_FILTER),
         (MASQUERADE, f"tcp 172.31.0.2 > {OTHER}", "forwarded by assumed-link (ip route 9.9.9.9 dev assumed-link", ROUTES),
@@ -255,6 +263,12 @@ CONNMARK = "-A PREROUTING -i ens9 -m addrtype --dst-type LOCAL -j CONNMARK --set
         (WITHOUT_LINKS, f"tcp 10.66.0.9:40000 > {OTHER} in virbr7", BY_FORWARD, ROUTES),
         (OF_CALICO, "tcp 10.77.8.9:40000 > 10.77.9.4:81 in tunl0", "Drop if no policies passed packet", ROUTES),
         (LOG, "udp 10.66.0.9:40001 > 198.51.100.53:53 in br9", "in FORWARD with the prefix 'Guard-drop:'", "iptables-save"),
+        (
+            LOG.replace("Guard-drop", "filter_FWD_public_REJECT"),
+            "udp 10.66.0.9:40001 > 198.51.100.53:53 in br9",
+            "with the prefix 'filter_FWD_public_REJECT:'",
+            "nft list ruleset",
+        ),
         (CUT, f"tcp {FROM} > {TO}:8080 in ens9", "inet gate entry: type filter hook input", ROUTES),
         (LOOSE, "tcp [fd00:1::9]:40000 > [fd00:2::9]:443 in ens9", "ip6 gate pass: type filter", "ip -6 route show table all"),
         (LOOSE_MAP, "tcp 10.66.0.9:40000 > 198.51.100.8:80 in br9", "198.51.100.8 . tcp . 80 : drop", "nft list ruleset"),
