@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This doc fragment is private to the collection: it may change at any time.
 
 from __future__ import annotations
 
@@ -30,4 +29,23 @@ options:
       - Works offline.
     type: bool
     default: true
+"""
+
+    # Of a module whose permanent plane has a file for a table.
+    TABLE_FILE = r"""
+options:
+  path:
+    description:
+      - The file of the permanent plane, an absolute path of letters, digits and C(_.=+@~:,-).
+      - With O(state=present) the file must be in or below a folder that is named C(kubenode) or C(kubenode-NAME) and lies in
+        C(/etc), C(/opt), C(/srv) or C(/var/lib), or directly in another folder there that the module creates, such as
+        C(/etc/acme). The name of such a folder has letters, digits, C(_) and C(-), and is not one of other programs, such as
+        C(systemd). From other folders, and from a folder that exists already, another program may load or execute the file.
+        Each folder on the way must belong to root and be writable by root only, and the folder must not be a symbolic link.
+        Otherwise the run is refused.
+      - If only the last folder of the path is missing, the module creates it. O(state=absent) removes a folder that the module
+        created if it is empty.
+      - The module does not overwrite a file that it did not write for O(table). The run is refused.
+      - If a previous run used another path, the file there is removed. O(state=absent) finds the file of O(table) at any path.
+    type: path
 """

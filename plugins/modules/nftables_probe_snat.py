@@ -64,6 +64,7 @@ extends_documentation_fragment:
   - kubenode.datapath._attributes
   - kubenode.datapath._attributes.node_group
   - kubenode.datapath._two_planes
+  - kubenode.datapath._two_planes.table_file
   - kubenode.datapath._before
 options:
   table:
@@ -131,19 +132,6 @@ options:
     type: str
     default: ""
   path:
-    description:
-      - The file of the permanent plane, an absolute path of letters, digits and C(_.=+@~:,-).
-      - With O(state=present) the file must be in or below a folder that is named C(kubenode) or C(kubenode-NAME) and lies in
-        C(/etc), C(/opt), C(/srv) or C(/var/lib), or directly in another folder there that the module creates, such as
-        C(/etc/acme). The name of such a folder has letters, digits, C(_) and C(-), and is not one of other programs, such as
-        C(systemd). From other folders, and from a folder that exists already, another program may load or execute the file.
-        Each folder on the way must belong to root and be writable by root only, and the folder must not be a symbolic link.
-        Otherwise the run is refused.
-      - If only the last folder of the path is missing, the module creates it. O(state=absent) removes a folder that the module
-        created if it is empty.
-      - The module does not overwrite a file that it did not write for O(table). The run is refused.
-      - If a previous run used another path, the file there is removed. O(state=absent) finds the file of O(table) at any path.
-    type: path
     default: /etc/kubenode/probe-snat.nft
   boot_condition:
     description:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This plugin util is private to the collection: it may change at any time.
 
 """The controller's side of changes in a node's twin: lends pyroute2 to the module, tells it of an image, rehearses profiles."""
 

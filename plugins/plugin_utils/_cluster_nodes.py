@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This plugin util is private to the collection: it may change at any time.
 
 """The facts in a cluster's Node objects that an inventory needs. Pure; Node objects are JSON, as the API has them.
 
@@ -20,6 +19,8 @@ import ipaddress
 import re
 import socket
 import typing as t
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of
 
 Json = dict[str, t.Any]
 
@@ -138,7 +139,7 @@ def clones(nodes: t.Iterable[Json]) -> list[str]:
 def _clones(machine_id: str, nodes: t.Sequence[Json]) -> str:
     uuids = {node["system_uuid"] for node in nodes}
     differ = len(uuids) == len(nodes) and "" not in uuids
-    names = ", ".join(node["name"] for node in nodes[:MOST]) + (f" and {len(nodes) - MOST} more" if len(nodes) > MOST else "")
+    names = first_of([node["name"] for node in nodes], MOST)
     return (
         f"Nodes {names} have one machine id, {machine_id}, so that it does not tell one from another before a change;"
         f" their system UUIDs {'do' if differ else 'do not either'}. Empty /etc/machine-id in the image that they were made of"

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This plugin util is private to the collection: it may change at any time.
 
 """The base of all actions of the collection.
 
@@ -18,7 +17,7 @@ from pathlib import Path
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of, in_one_line
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _node_answer
 
 Result = dict[str, t.Any]
@@ -43,10 +42,9 @@ def refuse_facts(variables: t.Mapping[str, t.Any]) -> None:
     """Raise AnsibleActionFail if facts of the host have set a variable of the collection."""
     names = set_by_facts(variables)
     if names:
-        more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
         host = "this host" if "inventory_hostname" in names else variables.get("inventory_hostname")
         text = (
-            f"facts of {host} have set {', '.join(names[:MOST])}{more}, and a node must not set"
+            f"facts of {host} have set {first_of(names, MOST)}, and a node must not set"
             " variables of kubenode.datapath. Nothing was changed. Set them in the inventory, in the play, or by -e. Find the"
             " program that returns these facts on the node, and clear a fact cache by --flush-cache"
         )

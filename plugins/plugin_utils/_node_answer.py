@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This plugin util is private to the collection: it may change at any time.
 
 """Runs a module on a node, and passes on only what its answer may have. No other file of the collection runs a module.
 
@@ -23,7 +22,7 @@ import yaml
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import in_one_line
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of, in_one_line
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform.library import PYROUTE2
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _program
 
@@ -129,10 +128,9 @@ def permitted(answer: Result, module: str, node: str) -> Result:
     except Misfit as misfit:
         return _refused(module, node, str(misfit), answer)
     if reader.dropped and module not in BUILTIN:
-        more = f" and {len(reader.dropped) - MOST} more" if len(reader.dropped) > MOST else ""
-        names = ", ".join(reader.dropped[:MOST])
+        names = first_of(reader.dropped, MOST)
         Display().warning(
-            in_one_line(f"{_short(module)}: {node} answered with keys that are not documented: {names}{more}. They were left out")
+            in_one_line(f"{_short(module)}: {node} answered with keys that are not documented: {names}. They were left out")
         )
     return result
 

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This plugin util is private to the collection: it may change at any time.
 
 """Takes a node of azure-vnet's out of service, and back into it, by kubectl on the controller.
 
@@ -18,6 +17,7 @@ import time
 import typing as t
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._core import form
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import first_of
 
 ANNOTATION = "kubenode.datapath/cordoned"
 DRY_RUN = "--dry-run=client"
@@ -249,8 +249,7 @@ def evictions(lines: t.Sequence[str]) -> str:
         names = [_name(pod) for pod in parse("\n".join(lines)) if pod["kind"] not in STAYING]
     except Failure:
         return ""
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return f"waits for the eviction of {', '.join(names[:MOST])}{more}" if names else ""
+    return f"waits for the eviction of {first_of(names, MOST)}" if names else ""
 
 
 def _checked_name(kind: str, name: str, form: re.Pattern[str]) -> str:

@@ -25,6 +25,7 @@ from bench import (
     probes,
     return_path,
     roles,
+    rule_return,
     trace,
 )
 from bench.measure import MISSED
@@ -35,6 +36,7 @@ BENCHES = {
     "roles": roles.main,
     "boot": boot.main,
     "policy_routes": policy_routes.main,
+    "rule_return": rule_return.main,
     "return_path": return_path.main,
     "probes": probes.main,
     "ebtables": ebtables.main,

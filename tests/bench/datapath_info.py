@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""datapath_info on a node with 10,000 rules or chains and 500 links, and on one with 5,000 Services: CPU and memory."""
+"""datapath_info on nodes with 10,000 rules or chains and 500 links, with 500 pods, and with 5,000 Services: CPU and memory."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ LINKS = 250  # pairs
 ROUNDS = 5
 WAITED = ("env",)  # as in trace.py
 MOST_SECONDS, MOST_MEMORY = 2, 200  # MiB
+PODS, MOST_SECONDS_OF_PODS = 500, 1
 SERVICES = kube_proxy.services(5_000)
 MOST_SECONDS_OF_SERVICES, MOST_MEMORY_OF_SERVICES = 6, 400  # of which nft takes 300 MiB to print the JSON
 
@@ -30,6 +31,8 @@ def main() -> None:
             fill(node, program)
             objects = "chains" if program == "nft" else "rules"
             measure(node, f"datapath_info, {RULES} {objects} of {program} and {2 * LINKS} links", MOST_SECONDS, MOST_MEMORY)
+    with Lab("bench", nodes=[Node("node1", pods=[f"pod{number}" for number in range(PODS)])]) as lab:
+        measure(lab.node("node1"), f"datapath_info, {PODS} pods", MOST_SECONDS_OF_PODS, MOST_MEMORY)
     for mode in kube_proxy.MODES:
         with Lab("bench", nodes=[Node("node1")]) as lab:
             node = lab.node("node1")

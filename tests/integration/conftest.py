@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from lab import Lab, Node, snapshot
+from lab.node import NamespaceNode
 from lab.podman import Podman
 
 _begun: dict[Path, float] = {}  # when the first test of a file began
@@ -74,6 +75,13 @@ def lab() -> Iterator[Lab]:
     """Two nodes with a pod each, new for every test: a lab is built in a tenth of a second."""
     with Lab("test", nodes=[Node("node1", pods=["pod1"]), Node("node2", pods=["pod2"])]) as running:
         yield running
+
+
+@pytest.fixture
+def node(lab: Lab) -> NamespaceNode:
+    """The first node of the lab; a file may have a node or a lab of its own."""
+    first: NamespaceNode = lab.node("node1")
+    return first
 
 
 @pytest.fixture(scope="module")

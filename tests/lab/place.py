@@ -58,7 +58,8 @@ class Place:
 
     def mac(self, interface: int = 0) -> str:
         """0 is eth0. Links have the same MACs after each boot, as cards do."""
-        return f"02:00:00:00:{self.number:02x}:{interface:02x}"
+        high, low = divmod(interface, 0x100)
+        return f"02:00:00:{high:02x}:{self.number:02x}:{low:02x}"
 
     @property
     def _pods(self) -> str:

@@ -11,10 +11,12 @@ import struct
 NEWLINK, DELLINK, NEWADDR, DELADDR, NEWROUTE, DELROUTE, NEWRULE, DELRULE = 16, 17, 20, 21, 24, 25, 32, 33
 
 
+def packed(attributes: dict[int, bytes]) -> bytes:
+    return b"".join(struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4) for kind, data in attributes.items())
+
+
 def message(kind: int, header: bytes, attributes: dict[int, bytes], flags: int = 0, port: int = 812) -> bytes:
-    body = header
-    for number, payload in attributes.items():
-        body += struct.pack("=HH", 4 + len(payload), number) + payload + bytes(-len(payload) % 4)
+    body = header + packed(attributes)
     return struct.pack("=IHHII", 16 + len(body), kind, flags, 1, port) + body
 
 

@@ -1,18 +1,32 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A module with a checkpoint has an action that confirms it. Without one, the node would roll every change back."""
+"""The action plugins: confirmed checkpoints, audits around a profile, and packets of a rehearsal."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import types
+import typing as t
 from pathlib import Path
 
 import pytest
 
-yaml = pytest.importorskip("yaml")  # comes with ansible-core, which the oldest Python does not have
+pytest.importorskip("ansible")  # brings PyYAML; the oldest Python has neither
+
+import yaml
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
+from ansible_collections.kubenode.datapath.plugins.module_utils._render import mended_text
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._audits import Audits
+from ansible_collections.kubenode.datapath.plugins.plugin_utils._changes import packets, packets_of_checks
+from unit.audits import audit, present
+
+# A module with a checkpoint has an action that confirms it. Without one, the node would roll every change back
+
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = "ansible_collections.kubenode.datapath.plugins.module_utils._parts"
 ROUTED = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
@@ -123,3 +137,103 @@ def test_an_answer_that_does_not_fit_the_report_is_an_error_that_keeps_the_chang
 @pytest.mark.parametrize("answer", [{**ANSWER, "failed": True}, {"unreachable": True, "changed": False}])
 def test_no_report_is_made_of_a_failure(answer: dict[str, object]) -> None:
     assert reported("symmetric_routing", answer) == answer
+
+
+# The audits around a profile: how many there are, and what becomes of one that fails
+
+
+Result = dict[str, t.Any]
+FAILED: Result = {"failed": True, "msg": "datapath_audit: nft is not installed"}
+ALL = mended_text.CHECKS
+
+
+class Stage:
+    """A node whose audits have these results, and on which a profile has this one."""
+
+    def __init__(self, applied: Result, *audits: Result) -> None:
+        self.calls: list[t.Any] = []
+        self._applied, self._audits = applied, [*audits]
+
+    def audit(self, arguments: Result) -> Result:
+        self.calls.append(arguments["checks"])
+        return self._audits.pop(0)
+
+    def apply(self) -> Result:
+        self.calls.append("profile")
+        return self._applied
+
+    def around(self, is_check_mode: bool = False) -> Result:
+        return Audits("eni_policy_routing", self.audit).around(self.apply, is_check_mode)
+
+
+@pytest.mark.parametrize(
+    ("is_changed", "before", "is_check_mode", "calls"),
+    [
+        (True, audit(present()), False, [ALL, "profile", ["rp-strict-asymmetric"]]),
+        (True, audit(present()), True, [ALL, "profile"]),
+        (True, audit(), False, [ALL, "profile"]),
+        (False, audit(present()), False, [ALL, "profile"]),
+    ],
+)
+def test_a_node_is_audited_again_only_if_a_change_may_have_mended_a_finding(
+    is_changed: bool, before: Result, is_check_mode: bool, calls: list[t.Any]
+) -> None:
+    stage = Stage({"changed": is_changed}, before, audit())
+    assert stage.around(is_check_mode)["audit"] and stage.calls == calls
+
+
+@pytest.mark.parametrize("audits", [[FAILED], [audit(present()), FAILED]])
+def test_an_audit_that_fails_is_a_warning_and_the_profile_is_applied(audits: list[Result]) -> None:
+    stage = Stage({"changed": True, "warnings": ["first"]}, *audits)
+    warning = "The audit around eni_policy_routing failed: datapath_audit: nft is not installed"
+    assert stage.around() == {"changed": True, "warnings": ["first", warning]} and "profile" in stage.calls
+
+
+def test_a_profile_that_fails_is_not_audited_again() -> None:
+    stage = Stage({"failed": True, "msg": "no"}, audit(present()))
+    assert stage.around() == {"failed": True, "msg": "no"} and stage.calls == [ALL, "profile"]
+
+
+# The checks that a node itself makes are packets of its rehearsal
+
+
+OWN = {"address": "10.0.1.11", "port": 8080}
+PACKET = {"destination": "10.0.0.10", "protocol": "icmp"}
+SENT = {"destination": "10.0.1.11", "destination_port": 8080}
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        (None, []),
+        ("", []),
+        ([OWN], [SENT]),
+        ('[{"address": "10.0.1.11", "port": 8080}]', [SENT]),
+        ([{"address": "2001:db8::1", "port": "80"}], [{"destination": "2001:db8::1", "destination_port": "80"}]),
+        ([{**OWN, "from": "node1", "before": True}], [SENT]),
+        ([{**OWN, "from": "node2"}, {**OWN, "from": "localhost"}], []),
+        ([{**OWN, "address": "pod.example.com"}, {**OWN, "address": "ff02::1"}, {**OWN, "address": "0.0.0.0"}, {}], []),
+    ],
+)
+def test_the_checks_of_the_node_itself_are_packets(checks: t.Any, expected: list[t.Any]) -> None:
+    assert packets_of_checks(checks, "node1") == expected
+
+
+@pytest.mark.parametrize("checks", [{"address": "::1"}, "[", ["::1"], 7])
+def test_what_is_no_list_of_checks_is_refused(checks: t.Any) -> None:
+    with pytest.raises(Invalid, match="^rehearse_checks must be a list of dictionaries, or JSON text of such a list; .* given$"):
+        packets_of_checks(checks, "node1")
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [(None, []), ("", []), ([PACKET], [PACKET]), (json.dumps([PACKET]), [PACKET]), (["icmp ::1 > ::2"], ["icmp ::1 > ::2"])],
+)
+def test_the_checks_follow_the_packets_of_the_task(listed: t.Any, expected: list[t.Any]) -> None:
+    assert packets({"rehearse_packets": listed, "rehearse_checks": [OWN]}, "node1") == [*expected, SENT]
+
+
+@pytest.mark.parametrize("listed", [PACKET, "[", "icmp", 7])
+def test_what_is_no_list_of_packets_is_refused(listed: t.Any) -> None:
+    with pytest.raises(Invalid, match="^rehearse_packets must be a list of packets, or JSON text of such a list; .* given$"):
+        packets({"rehearse_packets": listed}, "node1")

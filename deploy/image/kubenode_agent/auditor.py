@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class Auditor(Loop):
-    """audit: child.audit(). watch: of the node; None to audit by the interval alone."""
+    """audit: child.audit. watch: of the node; None to audit by the interval alone."""
 
     _metrics: AuditMetrics
 
@@ -47,7 +47,7 @@ class Auditor(Loop):
         settings: Settings,
         node: Node,
         metrics: AuditMetrics,
-        audit: Callable[[], Audit],
+        audit: Callable[[Audit | None], Audit],
         version: str,
         ended: threading.Event,
         watch: Watch | None = None,
@@ -56,13 +56,16 @@ class Auditor(Loop):
         self._audit, self._watch = audit, watch
         self._of_pods, self._of_others = (Budget(*each, time.monotonic()) for each in (OF_PODS, OF_OTHERS))
         self._paying: Budget | None = None  # for the next audit, if a change is its reason
+        self._former: Audit | None = None  # the last audit, if it did not fail
         self._judged = 0.0  # when a change is next judged
         self._is_open = False  # whether the next audit decides about a finding
         self._again = 0.0  # when it may be made, if nothing changes
 
     def _turn(self) -> None:
         before = self._watch.close() if self._watch else Before()
-        audit = self._audit()
+        # By the interval, all is looked at: no digest has counters, and none has what another node does.
+        audit = self._audit(self._former if self._paying else None)
+        self._former = None if audit.sentence else audit
         if self._paying:
             self._paying.spend(audit.processor, time.monotonic())
             self._paying = None

@@ -10,6 +10,7 @@ second of a processor, and a program that starts anew half a second.
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import json
 import os
@@ -26,6 +27,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._audit import au
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.printable import all_printable
+from ansible_collections.kubenode.datapath.plugins.module_utils._explain import digest
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import library, process
 from ansible_collections.kubenode.datapath.plugins.module_utils._render import findings
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot_backend
@@ -36,17 +38,22 @@ LIMIT = 600.0  # seconds for an audit
 FIRST = 1  # the node's process whose namespaces are entered
 NAMESPACES = ("uts", "ipc", "net", "cgroup", "mnt")  # as the connection nsenter, which names their reasons; mnt hides the others
 LEFT_OUT = ("_queries", "_pastes")  # rooms that an audit does not need; the modules import Ansible
+DIGEST = "digest"  # a key beside those of a result
 OF_PYTHON = ("difflib", "http.client", "importlib.metadata")  # that functions of the collection import
 PART = 1 << 16  # bytes that are read at once
 
 
 class Audit(NamedTuple):
-    """result: of datapath_audit. sentence: why there is none; empty if there is. processor: seconds of one."""
+    """result: of datapath_audit. sentence: why there is none; empty if there is. processor: seconds of one.
+
+    digest: of the snapshot; empty if there is none.
+    """
 
     result: Mapping[str, Any]
     sentence: str = ""
     seconds: float = 0.0
     processor: float = 0.0
+    digest: str = ""
 
 
 def preload() -> None:
@@ -60,20 +67,27 @@ def preload() -> None:
     library.load(library.PYROUTE2)
 
 
-def audit() -> Audit:
-    """Audit the node."""
+def audit(former: Audit | None = None) -> Audit:
+    """Audit the node. former: whose result stays if the node has the same state as then, as after rules were written anew."""
     began = time.monotonic()
-    ended = run(_audit)
-    sentence = ended.sentence or findings.fleet({"": ended.result}).failed.get("", "")
-    return Audit(ended.result, sentence, time.monotonic() - began, ended.processor)
+    ended = run(functools.partial(_audit, former.digest if former else ""))
+    if former and ended.result == {DIGEST: former.digest}:
+        return former._replace(seconds=time.monotonic() - began, processor=ended.processor)
+    result = {key: value for key, value in ended.result.items() if key != DIGEST}
+    sentence = ended.sentence or findings.fleet({"": result}).failed.get("", "")
+    return Audit(result, sentence, time.monotonic() - began, ended.processor, "" if sentence else ended.result[DIGEST])
 
 
-def _audit() -> dict[str, Any]:
+def _audit(former: str) -> dict[str, Any]:
+    """Return the result with the snapshot's digest, or the digest alone if it is the former one. Raises DatapathError."""
     enter()
     node = snapshot_backend.read(process.run, SUBSETS, catalogue.SETTINGS)
+    state = digest.digest(node)
+    if state == former:
+        return {DIGEST: state}
     # No event and no metric has a remedy, and to find those that no check has takes more twins than all else.
     audit = audit_backend.Audit(node, catalogue.CHECKS, is_own=True, wants_remedies=False)
-    return audit_backend.result(audit, process.run)
+    return {**audit_backend.result(audit, process.run), DIGEST: state}
 
 
 def enter() -> None:

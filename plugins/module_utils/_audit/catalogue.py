@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """All checks, in the order of the catalogue."""
 
@@ -14,9 +13,7 @@ from .._core.errors import Invalid
 from . import (
     bridge_checks,
     firewall_checks,
-    health_checks,
     mark_checks,
-    masquerade_checks,
     own_checks,
     path_checks,
     pod_checks,
@@ -32,8 +29,8 @@ from .suspicion import SEVERITIES
 
 # Ansible copies to a node what an import names, so that each file of checks is named here.
 FILES = (
-    *(reverse_path_checks, mark_checks, routing_checks, service_checks, masquerade_checks, pod_checks, probe_checks),
-    *(health_checks, own_checks, settings_checks, bridge_checks, firewall_checks, size_checks, path_checks),
+    *(reverse_path_checks, mark_checks, routing_checks, service_checks, pod_checks, probe_checks),
+    *(own_checks, settings_checks, bridge_checks, firewall_checks, size_checks, path_checks),
 )
 CHECKS = tuple(value for file in FILES for value in vars(file).values() if isinstance(value, Check))
 SETTINGS = tuple(key for each in CHECKS for key in each.settings)  # that a snapshot of this node has for them

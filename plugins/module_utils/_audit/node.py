@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """What checks read of a snapshot. To read what was not observed raises Unobserved, so that no check takes it for absent."""
 
@@ -20,7 +19,7 @@ from .._ruleset.service_rules import NODE_PORTS, NODE_PORTS_CHAIN, Entrance
 from .._snapshot import open_facts, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
-from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, is_host
+from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, is_host, network
 from .._trace import entrance, uplinks
 from .._trace.packet import Packet
 from .._trace.uplinks import Uplinks
@@ -608,13 +607,6 @@ def _is_of_cilium(link: str) -> bool:
 def _metric(route: Route) -> int:
     """Return the metric of a route. One of IPv6 without any has 1024 (include/uapi/linux/ipv6_route.h, IP6_RT_PRIO_USER)."""
     return int(route.metric or (1024 if route.family == IPV6 else 0))
-
-
-def network(prefix: str) -> Network | None:
-    try:
-        return ipaddress.ip_network(prefix, strict=False)
-    except ValueError:
-        return None
 
 
 def holds(prefix: str, address: str) -> bool:

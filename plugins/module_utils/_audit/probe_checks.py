@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
-"""Checks of what Azure's load balancer sends to a node by IPv6, and of the tables of this collection."""
+"""Checks of the probes by which a load balancer asks whether a node is healthy, and of the tables of this collection for them."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import typing as t
 
@@ -16,18 +16,22 @@ from .._probe_snat.probe_table import AZURE_SOURCE, ProbeSnat
 from .._ruleset.ruleset import Table
 from .._snapshot.values import Program
 from .._systemd.boot_unit import UnitState, UnitVerdict
+from .._trace.answer import Way
 from .._twin import translating_programs
 from . import service
 from .context import SHARED
 from .finding import check
-from .node import IPV6, Node
+from .node import FAMILIES, IPV4, IPV6, Node
 from .reverse_path_checks import severity_of_services
-from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial, Unobserved
+from .suspicion import ERROR, NOTE, Miss, Remedy, Suspicion, Trial, Unobserved
 
 OF_CILIUM = ("cil_", "bpf_netdev")  # the beginnings of the names of its programs
 OF_MICROSOFT = "ipv6_hp_"  # ipv6-hp-bpf, which translates probes
 SHOWN = 3  # routes in the evidence
 _UNIT = re.compile(r"kubenode-(?:nft-(\w+)|bpf)-(.+)\.service")
+PORT = 10256  # of kube-proxy (healthzBindAddress)
+PROBES = {IPV4: "168.63.129.16", IPV6: AZURE_SOURCE}  # from which Azure probes
+EVERY = {IPV4: ("0.0.0.0", "::"), IPV6: ("::",)}  # all addresses of a family; a socket of IPv6 serves IPv4 too
 
 
 @check(
@@ -194,3 +198,58 @@ def _is_loaded(node: Node, family: str | None, table: str) -> bool:
         return f"{family} {table}" in map(str, node.listed_tables())
     names = {probe_programs.name(table, direction) for direction in (probe_programs.INGRESS, probe_programs.EGRESS)}
     return any(program.name in names for program in node.programs())
+
+
+@check(
+    "probe-port-closed",
+    ERROR,
+    f"The load balancer probes the health port {PORT} alone (shared probe mode), and no program of the node listens there.",
+    "The probe mode in the context, the addresses of the node, and the sockets on which programs listen.",
+    "healthzBindAddress of kube-proxy, or kubeProxyReplacementHealthzBindAddr of Cilium.",
+    "https://github.com/openshift/hypershift/pull/6917",
+    "All nodes are unhealthy in the shared probe mode, port 10256",
+)
+def _closed_port(node: Node) -> t.Iterator[Suspicion]:
+    mode = node.context.probe_mode
+    if mode != SHARED and (mode or not node.is_azure()):
+        return
+    for family in FAMILIES:
+        address, link = _probed(node, family)
+        if not address or _is_served(node, address):
+            continue
+        if not mode:
+            what = f"Whether the load balancer probes port {PORT} of the node, on which no program listens, is open."
+            raise Unobserved(what, "az network lb probe list --resource-group GROUP --lb-name NAME")
+        what = f"No program listens on port {PORT} of {address}, which the load balancer probes in its shared mode."
+        text = (
+            f"Let kube-proxy listen there (healthzBindAddress), or Cilium if it replaces kube-proxy"
+            f" (kubeProxyReplacementHealthzBindAddr: 0.0.0.0:{PORT})"
+        )
+        evidence = (f"{'inet6' if family == IPV6 else 'inet'} {address} dev {link}", *_lines(node))
+        packet = {"source": PROBES[family], "destination": address, "destination_port": PORT, "interface": link}
+        missed = functools.partial(_missed, f"{family} {PORT}", what)
+        yield Suspicion(f"{family} {PORT}", what, evidence, Remedy(operator=text), Trial(packet, missed=missed))
+
+
+def _missed(subject: str, what: str, _way: Way) -> Miss:
+    """Return what a probe misses that arrives at the node: a program that answers."""
+    return Miss(subject, what)
+
+
+def _probed(node: Node, family: str) -> tuple[str, str]:
+    """Return the node's address that is probed and its link, if the cluster has pods of the family; otherwise empty texts."""
+    if node.pods_of(family):
+        for link in node.probed_links() if family == IPV6 else node.uplinks(family):
+            for address in node.addresses(link, family):
+                return address, link
+    return "", ""
+
+
+def _is_served(node: Node, address: str) -> bool:
+    served = (*EVERY[IPV6 if ":" in address else IPV4], address)
+    return any(listener.port == str(PORT) and listener.address in served for listener in node.listeners())
+
+
+def _lines(node: Node) -> list[str]:
+    """Return the sockets with the port at other addresses."""
+    return [f"LISTEN {listener.address}:{PORT}" for listener in node.listeners() if listener.port == str(PORT)]

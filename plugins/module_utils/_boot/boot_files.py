@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The files that a unit of this collection loads at boot: at the option ``path``, and at the paths of earlier runs.
 
@@ -144,6 +143,7 @@ class Arriving:
         self._of = placement
         self.name = ", ".join([entry.path for entry in placement.arriving] or [placement.path])
         self.is_desired = bool(placement.arriving)
+        self.backends = (placement.backend, *(entry.accept for entry in placement.arriving if entry.accept))
 
     def _current(self, loaded: str) -> list[ManagedFiles]:
         return [self._of.current(self._of.arriving, loaded)] if self._of.arriving else []
@@ -157,10 +157,6 @@ class Arriving:
         plans = [current.plan(state) for current, state in zip(self._current(observed.unit_paths.loaded), observed.files)]
         return _joined(plans, before=coming)
 
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._of.backend, *(entry.accept for entry in self._of.arriving if entry.accept))
-
 
 class Leaving:
     """Removes the files that the unit no longer loads, at each path that it or the record names, and then the record."""
@@ -171,6 +167,7 @@ class Leaving:
     def __init__(self, placement: BootFiles) -> None:
         self._of = placement
         self.name = placement.path
+        self.backends = (placement.backend,)
 
     def _current(self, unit_paths: UnitPaths) -> list[ManagedFiles]:
         """Return the resources that remove the files of each path, those in the deepest folders first."""
@@ -189,10 +186,6 @@ class Leaving:
         _coming, going = self._of.noting(observed.unit_paths)
         plans = [current.plan(state) for current, state in zip(self._current(observed.unit_paths), observed.files)]
         return _joined(plans, after=going)
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._of.backend,)
 
 
 def _joined(plans: t.Sequence[Plan], before: t.Sequence[Step] = (), after: t.Sequence[Step] = ()) -> Plan:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Parses the answers of a cloud's metadata service about a node's network interfaces, and finds the link of each interface.
 
@@ -17,11 +16,9 @@ import typing as t
 
 from .._core import json_object
 from .._core.errors import Failure, Invalid
+from .._core.names import CLOUDS
 
-# In the order in which the clouds are asked if the firmware does not name the cloud.
-ENDPOINTS = {"azure": "http://169.254.169.254", "aws": "http://169.254.169.254", "alibaba": "http://100.100.100.200"}
-CHOICES = ("auto", *ENDPOINTS)  # of the option cloud
-
+ENDPOINTS = dict(zip(CLOUDS, ("http://169.254.169.254", "http://169.254.169.254", "http://100.100.100.200")))
 
 # The chassis asset tag of every Azure machine, of any generation. The vendor "Microsoft Corporation" alone means any Hyper-V.
 AZURE_ASSET_TAG = "7783-7084-3265-9085-8269-3286-77"

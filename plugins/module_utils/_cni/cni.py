@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """How CNIs are recognised on a node: by the plugins in their configurations, their links and their chains.
 
@@ -17,6 +16,7 @@ import re
 import typing as t
 
 from .._core import fields, json_object
+from .._core.printable import first_of
 from .._netfilter import iptables
 
 FOLDER = "/etc/cni/net.d"
@@ -134,7 +134,7 @@ def azure_vnet_in(text: str) -> AzureVnet:
     for plugin in _plugins(text):
         if plugin.get("type") == "azure-vnet":
             hosts = plugin.get("ipsToRouteViaHost")
-            addresses = {_address(host) for host in (hosts if isinstance(hosts, list) else [])}
+            addresses = {fields.address_or_empty(host) for host in (hosts if isinstance(hosts, list) else [])}
             bridge, mode = (word if isinstance(word, str) else "" for word in (plugin.get("bridge"), plugin.get("mode")))
             return AzureVnet(True, bridge, frozenset(addresses - {""}), mode)
     return AzureVnet()
@@ -160,13 +160,6 @@ def _plugins(text: str) -> list[dict[str, t.Any]]:
     configuration = json_object.parse(text) or {}
     listed = configuration.get("plugins")
     return [plugin for plugin in (listed if isinstance(listed, list) else [configuration]) if isinstance(plugin, dict)]
-
-
-def _address(value: object) -> str:
-    try:
-        return fields.show(fields.address(str(value))[1])
-    except fields.Unfit:
-        return ""
 
 
 def pods_by_owner(links: t.Iterable[str]) -> dict[str, list[str]]:
@@ -218,10 +211,7 @@ def kube_proxy_removal(place: str) -> str:
 
 def kube_proxy_warning(leftovers: t.Mapping[str, t.Sequence[str]]) -> str:
     """Return the sentences about chains of a kube-proxy that does not run, by place. Names the first two of each place."""
-    places = [
-        f"{', '.join(chains[:2])}{f' and {len(chains) - 2} more' if len(chains) > 2 else ''} in {place}"
-        for place, chains in leftovers.items()
-    ]
+    places = [f"{first_of(chains, 2)} in {place}" for place, chains in leftovers.items()]
     has_iptables = any(place not in _KUBE_PROXY_TABLES for place in leftovers)
     return (
         f"kube-proxy does not run on the node, but its chains are still there and still act on connections to Services:"

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The node's CNI configurations, its pods' addresses, processes that restore azure-vnet's rules, and kube-proxy. Read only."""
 
@@ -55,11 +54,7 @@ def _addresses(result: t.Mapping[str, t.Any]) -> t.Iterator[str]:
 
 def attachments(folder: str = RESULTS) -> list[Attachment]:
     """Return the attachments of pods, sorted, without records of pods that ended with an earlier boot."""
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return []
-    records = (attachment(files.text_or_empty(os.path.join(folder, name))) for name in names)
+    records = (attachment(files.text_or_empty(os.path.join(folder, name))) for name in files.names_or_none(folder))
     return sorted(record for record in records if record and (not record.netns or os.path.exists(record.netns)))
 
 
@@ -84,12 +79,8 @@ class ConfigurationFile(t.NamedTuple):
 
 def configurations(folder: str = model.FOLDER) -> dict[str, ConfigurationFile]:
     """Return the configurations by path, sorted by name. A runtime uses the first that is not inert."""
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return {}
     by_path = {}
-    for name in names:
+    for name in files.names_or_none(folder):
         path = f"{folder}/{name}"
         if os.path.isfile(path):
             text = files.text_or_empty(path)

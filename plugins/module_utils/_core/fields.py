@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Values of the fields of rules and routes: numbers, ranges, prefixes, names.
 
@@ -108,6 +107,14 @@ def address(value: object) -> tuple[int, bytes]:
         return family, socket.inet_pton(family, text)
     except (OSError, ValueError):  # ValueError: a NUL
         raise Unfit("an IP address") from None
+
+
+def address_or_empty(value: object) -> str:
+    """Return an address as show() writes it; empty for another value."""
+    try:
+        return show(address(value)[1])
+    except Unfit:
+        return ""
 
 
 def node(value: object) -> tuple[int, bytes]:

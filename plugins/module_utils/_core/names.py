@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Names of links, paths and settings: those given in options are checked before they reach a file or the kernel."""
 
@@ -12,6 +11,8 @@ import typing as t
 
 from .errors import Invalid
 
+CLOUDS = ("azure", "aws", "alibaba")  # in the order in which they are asked if the firmware does not name the cloud
+ANY_CLOUD = ("auto", *CLOUDS)  # choices of the option cloud
 # include/uapi/linux/if.h: IFNAMSIZ is 16 with the final NUL.
 INTERFACE_LENGTH = 15
 DOTTED = str.maketrans("/.", "./")  # a path below /proc/sys as sysctl(8) prints it

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Texts for people. What a node, a report or another program adds to them can change neither the terminal nor their order."""
 
@@ -37,6 +36,11 @@ def all_printable(value: t.Any) -> t.Any:
 def counted(number: int, singular: str, plural: str = "") -> str:
     """Return a number with its noun. plural: without it, the noun takes an "s"."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def first_of(names: t.Sequence[str], most: int) -> str:
+    """Return the first names of a list, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _as_code(match: t.Match[str]) -> str:

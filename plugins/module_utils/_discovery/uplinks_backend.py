@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads the uplinks of the node, and from the leases of DHCP clients their gateways."""
 
@@ -77,7 +76,7 @@ def keyfile(text: str, link: str, addresses: Addresses) -> Gateways:
     for family in ("ipv4", "ipv6"):
         lines = sections.get(family, {})
         inline = [value.partition(",") for key, value in lines.items() if re.fullmatch(r"address\d+", key)]
-        if any(_canonical(prefix.partition("/")[0]) in addresses for prefix, _comma, _gateway in inline):
+        if any(fields.address_or_empty(prefix.partition("/")[0].strip()) in addresses for prefix, _comma, _gateway in inline):
             values += [lines.get("gateway", ""), *(gateway for _prefix, _comma, gateway in inline)]
     return gateways(values)
 
@@ -90,14 +89,6 @@ def gateways(values: t.Iterable[str]) -> Gateways:
             family, packed = fields.node(value.strip())
             by_family.setdefault("ipv4" if family == IPV4 else "ipv6", fields.show(packed))
     return by_family
-
-
-def _canonical(address: str) -> str:
-    """Return an address as fields.show() writes it; empty for another text."""
-    try:
-        return fields.show(fields.address(address.strip())[1])
-    except Unfit:
-        return ""
 
 
 def _sections(text: str) -> t.Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """What differs between two values, as single changes, and the value between them, with some of the changes made."""
 
@@ -40,17 +39,29 @@ class Change(t.NamedTuple):
 
 
 class Row(t.NamedTuple):
-    """An object in both snapshots, or in one of them. change: None if it is the same. part: makes an object with some changes."""
+    """An object in both snapshots, or in one of them. change: None if it is the same. part: makes an object with some changes.
+
+    further: changes besides, each of which alone would remove it, and without any of which it would not be new. ending: those
+    that would remove an object that has another value afterwards, without the change by which it has that.
+    """
 
     before: Value
     after: Value
     change: Change | None = None
     part: Part | None = None
+    further: tuple[Change, ...] = ()
+    ending: tuple[Change, ...] = ()
+
+    @property
+    def causes(self) -> tuple[Change, ...]:
+        return (self.change, *self.further) if self.change else ()
 
     def between(self, applied: Applied) -> Value:
         if self.part:
             return self.part.between(applied)
-        return self.after if self.change in applied else self.before
+        are_applied = [change in applied for change in self.causes]
+        is_changed = any(are_applied) if self.before is not None else bool(are_applied) and all(are_applied)
+        return self.after if is_changed else None if not applied.isdisjoint(self.ending) else self.before
 
 
 class Part(t.NamedTuple):
@@ -73,7 +84,7 @@ def same(value: Value) -> Part:
 
 def of_rows(before: Value, after: Value, rows: t.Sequence[Row], join: t.Callable[[list[Value]], Value] = list) -> Part:
     """Return the part that consists of objects; None is one that is not there."""
-    changes = {row.change for row in rows if row.change} | {each for row in rows if row.part for each in row.part.changes}
+    changes = {each for row in rows for each in (*row.causes, *row.ending, *(row.part.changes if row.part else ()))}
 
     def build(applied: Applied) -> Value:
         return join([value for value in (row.between(applied) for row in rows) if value is not None])
@@ -91,7 +102,7 @@ def of_dictionary(before: Entry, after: Entry, parts: t.Mapping[str, Part]) -> P
     return Part(before, after, frozenset(changes), build)
 
 
-Explains = t.Callable[[Value], t.Optional[Change]]  # returns the change from which it follows that an object is gone or new
+Explains = t.Callable[[Value], t.Sequence[Change]]  # returns the changes from which it follows that an object is gone or new
 
 
 def matched(before: t.Sequence[Value], after: t.Sequence[Value], kind: Kind, explains: Explains | None = None) -> list[Row]:
@@ -101,13 +112,18 @@ def matched(before: t.Sequence[Value], after: t.Sequence[Value], kind: Kind, exp
     for key, old in olds.items():
         new = news.get(key)
         if new is None:
-            rows.append(Row(old, None, (explains(old) if explains else None) or removal(kind, old)))
+            rows.append(_caused(Row(old, None, removal(kind, old)), explains(old) if explains else ()))
         elif kind.value(old) != kind.value(new):
             rows.append(Row(old, new, alteration(kind, old, new)))
         else:
             rows.append(Row(old, new))
     added = (new for key, new in news.items() if key not in olds)
-    return [*rows, *(Row(None, new, (explains(new) if explains else None) or addition(kind, new)) for new in added)]
+    return [*rows, *(_caused(Row(None, new, addition(kind, new)), explains(new) if explains else ()) for new in added)]
+
+
+def _caused(row: Row, causes: t.Sequence[Change]) -> Row:
+    """Return a row with the changes from which its own follows, if there are any, in the place of its own."""
+    return row._replace(change=causes[0], further=tuple(causes[1:])) if causes else row
 
 
 def _numbered(listed: t.Sequence[Value], kind: Kind) -> dict[t.Hashable, Value]:

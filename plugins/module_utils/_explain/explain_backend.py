@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Tries the earlier of two snapshots of a node with some of the changes since, and finds those by which a packet is lost."""
 
@@ -13,8 +12,8 @@ import shlex
 import typing as t
 
 from .._commands import command
+from .._core import fields
 from .._core.errors import DatapathError, Invalid
-from .._core.fields import endpoint
 from .._platform import process
 from .._snapshot import values
 from .._snapshot.snapshot import Origin
@@ -32,6 +31,7 @@ from .node_differences import Difference
 IS_THERE, LOST_BEFORE = "The packet arrives after the changes as before.", "The packet was lost before the changes, too: {reason}"
 NOT_FOUND = "None of the changes that were read explains it."
 _ENTERING = re.compile(r"(?:nsenter --target \d+ --net|ip netns exec [\w.@:+-]+) ")
+REFUSED, BARE = "refused at {}, where nobody listens,", "lost beyond {}, which is not in the network of its gateway,"
 OPEN = "What becomes of the packet is not known: {reason}"
 
 
@@ -49,7 +49,7 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
     reason = _needless(without, with_all)
     if reason:
         return explained._replace(reason=reason)
-    explained = explained._replace(refused=tuple(sorted(with_all.refused - without.refused)))
+    explained = explained._replace(beyond=with_all.beyond(without))
     found = _Search(questions[0], difference, without, with_all, run).guilty()
     if not found:
         return explained._replace(reason=NOT_FOUND)
@@ -60,17 +60,22 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
 
 
 class _Trial(t.NamedTuple):
-    """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and nobody listens."""
+    """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and nobody listens.
+
+    bare: the links by which the packet or its reply leaves to a gateway that is in no network of theirs. The kernel took the
+    route while the link had an address there, to which the gateway sends what comes back.
+    """
 
     answer: Answer
     refused: frozenset[str]
+    bare: frozenset[str]
 
     @classmethod
     def of(cls, question: trace_backend.Question, run: process.Runner) -> _Trial:
         """Raises DatapathError."""
         answer = trace_backend.in_one_world(question, run)
         left = answer.left if question.packet.protocol == TCP else ()
-        return cls(answer, frozenset(_refusals(left, question.snapshot)))
+        return cls(answer, frozenset(_refusals(left, question.snapshot)), frozenset(_bare(answer, question.snapshot)))
 
     @property
     def links(self) -> frozenset[tuple[str, str]]:
@@ -82,7 +87,14 @@ class _Trial(t.NamedTuple):
 
     def is_like(self, earlier: _Trial) -> bool:
         """Return whether the packet arrives as it did before."""
-        return self.is_well() and self.links == earlier.links and self.refused <= earlier.refused
+        return self.is_well() and self.links == earlier.links and not self.beyond(earlier)
+
+    def beyond(self, earlier: _Trial) -> str:
+        """Return what becomes of the packet since, where the node itself does not stop it; empty if nothing that it was not."""
+        refused, bare = sorted(self.refused - earlier.refused), sorted(self.bare - earlier.bare)
+        if refused:
+            return REFUSED.format(" and ".join(refused))
+        return BARE.format(" and ".join(bare)) if bare else ""
 
     def fate(self) -> t.Hashable:
         """Return what becomes of the packet. If it is lost, only what stops it counts: not at which port of a bridge, to all of
@@ -90,7 +102,7 @@ class _Trial(t.NamedTuple):
         """
         verdict, reply, decider, *departure = certainty.fate(self.answer)
         if self.is_well():
-            return verdict, reply, decider, *departure, self.refused
+            return verdict, reply, decider, *departure, self.refused, self.bare
         if isinstance(decider, culprit.Link) and not decider.trouble:
             decider = decider._replace(name="")
         if isinstance(decider, culprit.Address) and decider.trouble == culprit.LACKING:
@@ -115,7 +127,21 @@ def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iter
             if listed is not None
         ]
         if heard and not any(heard) and len(heard) == len(sockets):
-            yield endpoint(destination, port)
+            yield fields.endpoint(destination, port)
+
+
+def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
+    """Yield the links of a Trial. snapshot: says which gateways are meant to be on a link, as a twin has all of them there."""
+    routes, links = values.routes(snapshot), {each.name: each for each in values.links(snapshot)}
+    ways = [way for each in answer.every_way for way in each.both if way.verdict == FORWARDED]
+    hops = [hop for way in ways for hop in (way.met.route.hops if way.met.route else ()) if hop.via]
+    for link, gateway in {(hop.dev, fields.show(hop.via)) for hop in hops if not fields.is_link_local(hop.via)}:
+        of_link = [each for each in routes if each.dev == link]
+        networks = [values.network(each.to) for each in of_link if not each.via]  # and of addresses, whose route may be gone
+        networks += [values.network(each.address) for each in links.get(link, values.Link()).address_info]
+        is_meant = any(each.is_onlink and each.via == gateway for each in of_link)
+        if not is_meant and not any(node_objects.holds(network, gateway) for network in networks):
+            yield link
 
 
 def _needless(before: _Trial, after: _Trial) -> str:
@@ -139,7 +165,7 @@ class _Search:
         self, question: trace_backend.Question, difference: Difference, earlier: _Trial, later: _Trial, run: process.Runner
     ) -> None:
         self._question, self._difference, self._run = question, difference, run
-        self._is_loss = not later.is_well() or not later.refused <= earlier.refused
+        self._is_loss = not later.is_well() or bool(later.beyond(earlier))
         self._trials: dict[Changes, _Trial | None] = {frozenset(): earlier}  # what was tried is remembered
 
     def guilty(self) -> Changes | None:

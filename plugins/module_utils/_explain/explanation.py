@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Which changes of a node are the cause of what becomes of a packet: delta debugging (Zeller and Hildebrandt, 2002)."""
 
@@ -26,8 +25,8 @@ class Explanation(t.NamedTuple):
     """guilty: the changes with which the packet is lost, and without which it arrives. changes: how many there are.
 
     before, after: the answers for the packet. reason: why nothing is guilty; empty if something is. is_undone: whether the
-    commands that undo them were tried, and the packet arrives; None if they were not. refused: the addresses and ports to which
-    it goes after the changes, and at which no program listens.
+    commands that undo them were tried, and the packet arrives; None if they were not. beyond: what becomes of it after
+    the changes where the node does not stop it, as words before "since"; empty if that is as before.
     """
 
     packet: Packet
@@ -37,7 +36,7 @@ class Explanation(t.NamedTuple):
     after: Answer
     reason: str = ""
     is_undone: bool | None = None
-    refused: tuple[str, ...] = ()
+    beyond: str = ""
 
     @property
     def certain(self) -> bool:
@@ -53,8 +52,7 @@ class Explanation(t.NamedTuple):
         """Say which changes are guilty."""
         if not self.guilty:
             return self.reason
-        refused = f"refused at {', '.join(self.refused)}, where nobody listens,"
-        verb = "lost" if self.is_loss else refused if self.refused else "elsewhere"
+        verb = "lost" if self.is_loss else self.beyond or "elsewhere"
         innocent = self.changes - len(self.guilty)
         without = f"; {innocent} other change{'s are' if innocent > 1 else ' is'} without effect" if innocent else ""
         return f"{verb} since {', and '.join(change.sentence for change in self.guilty)}{without}."
@@ -111,12 +109,20 @@ def _ends_as(fate: t.Callable[[Changes], t.Hashable], end: t.Hashable, changes: 
 def _needed(
     cause: Changes, changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]
 ) -> Changes:
-    """Return a cause without the changes that only alter what stops the packet, as a route to another place does."""
+    """Return a cause without the changes that only alter what stops the packet, as a route to another place does: the rest stops
+    it alone, and what becomes of it without the rest is the same, or it needs another cause in any case.
+    """
     for change in sorted(cause):
         part = cause - {change}
-        if part and not is_well(part) and fate(changes - part) == fate(changes - cause):
+        if part and not is_well(part) and _are_alike(changes - part, changes - cause, fate, is_well):
             cause = part
     return cause
+
+
+def _are_alike(
+    one: Changes, other: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]
+) -> bool:
+    return fate(one) == fate(other) or not (is_well(one) or is_well(other))
 
 
 def guilty(changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]) -> Changes | None:

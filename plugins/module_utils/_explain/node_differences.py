@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """What differs between two snapshots of a node, as single changes, and the node between them, with some of the changes made.
 
@@ -65,10 +64,11 @@ class Difference:
     def _explained(self, before: t.Sequence[Value], after: t.Sequence[Value], kind: Kind, explains: Explains) -> list[Row]:
         """Match objects, and note the commands for those that are gone because of a change of another one."""
         rows = differences.matched(before, after, kind, explains)
-        for row in rows:
+        for number, row in enumerate(rows):
+            if row.before and row.after and _is_kernels(row.before) and not _is_kernels(row.after):
+                rows[number] = row._replace(ending=tuple(explains(row.before)))
             if row.change and row.before and not row.after and row.change != differences.removal(kind, row.before):
-                is_kernels = isinstance(row.before, dict) and row.before.get("protocol") == "kernel"
-                command = "" if is_kernels else kind.add(row.before)
+                command = "" if _is_kernels(row.before) else kind.add(row.before)
                 self._further.setdefault(row.change, {}).update({command: None} if command else {})
         return rows
 
@@ -168,9 +168,9 @@ class Difference:
         return differences.numbers(before, after, changes)
 
     def _addresses(self, link: str, before: list[Entry], after: list[Entry]) -> Part:
-        def explains(entry: Entry) -> Change | None:
+        def explains(entry: Entry) -> list[Change]:
             family = "ipv6" if ":" in str(entry.get("address")) else "ipv4"
-            return self._gone_families.get((link, family)) or (self._gone_links.get(link) if family == "ipv6" else None)
+            return _made(self._gone_families.get((link, family)), self._gone_links.get(link) if family == "ipv6" else None)
 
         rows = self._explained(before, after, node_objects.addresses(link), explains)
         for row in rows:
@@ -207,7 +207,7 @@ class Difference:
 
     def _pod_addresses(self, namespace: str, before: list[str], after: list[str], link: str = "") -> Part:
         kind = self._place(namespace).inside(node_objects.lines("address", "address"))
-        rows = differences.matched(before, after, kind, lambda address: self._of_pod(namespace, "ipv6" if ":" in address else ""))
+        rows = differences.matched(before, after, kind, lambda address: self._of_pod(namespace) if ":" in address else ())
         for row in rows:
             if row.change:
                 self._gone_addresses[namespace, str(row.before or row.after)] = row.change
@@ -225,38 +225,31 @@ class Difference:
     def _place(self, namespace: str) -> _Place:
         return _Place(namespace, self._links_of_pods.get(namespace, ""))
 
-    def _of_pod(self, namespace: str, family: str) -> Change | None:
+    def _of_pod(self, namespace: str) -> list[Change]:
         """Return the change of a pod's link from which follows that it has or lacks addresses of IPv6."""
-        changes = (change for link, change in self._gone_links.items() if link.startswith(f"{namespace} "))
-        return next(changes, None) if family == "ipv6" else None
+        return [change for link, change in self._gone_links.items() if link.startswith(f"{namespace} ")][:1]
 
     # Routing
 
     def _routes(self, before: list[Entry], after: list[Entry]) -> Part:
-        return differences.of_rows(before, after, self._explained(before, after, node_objects.ROUTE, self._cause_of_route))
+        return differences.of_rows(before, after, self._explained(before, after, node_objects.ROUTE, self._causes_of_route))
 
-    def _cause_of_route(self, entry: Entry, namespace: str = "") -> Change | None:
-        """Return the change of a link or an address from which follows that the kernel has a route, or has it no more."""
+    def _causes_of_route(self, entry: Entry, namespace: str = "") -> list[Change]:
+        """Return the changes of links and addresses from which follows that the kernel has a route, or has it no more."""
         route = Route.of(entry)
-        devices = [hop.dev for hop in route.hops if hop.dev]
-        for device in (f"{namespace} {device}".strip() for device in devices):
-            change = self._gone_links.get(device) or self._gone_families.get((device, route.family))
-            if change:
-                return change
+        devices = [f"{namespace} {hop.dev}".strip() for hop in route.hops if hop.dev]
+        causes = [self._gone_links.get(device) for device in devices]
+        causes += [self._gone_families.get((device, route.family)) for device in devices]
         place = namespace or route.dev
-        by_address = [change for (link, host), change in self._gone_addresses.items() if link == place and _is_of(route, host)]
-        if by_address:
-            return by_address[0]
-        # The network of an address.
+        of_link = [(host, change) for (link, host), change in self._gone_addresses.items() if link == place]
+        by_address = [change for host, change in of_link if _is_of(route, host)]
         network = values.network(route.to) if route.protocol == "kernel" and not route.src else None
-        for (link, host), change in self._gone_addresses.items():
-            if link == place and node_objects.holds(network, host):
-                return change
-        return None
+        by_network = [change for host, change in of_link if node_objects.holds(network, host)]
+        return _made(*causes, *(by_address or by_network)[:1])
 
     def _neighbors(self, before: list[Entry], after: list[Entry]) -> Part:
-        def explains(entry: Entry) -> Change | None:
-            return self._gone_links.get(str(entry.get("dev")))
+        def explains(entry: Entry) -> list[Change]:
+            return _made(self._gone_links.get(str(entry.get("dev"))))
 
         return differences.of_rows(
             before, after, _without_learned(self._explained(before, after, node_objects.NEIGHBOR, explains))
@@ -267,7 +260,7 @@ class Difference:
     def _pods(self, before: list[Entry], after: list[Entry]) -> Part:
         kind = node_objects.entries("pod", "pod", ("namespace",), lambda entry: str(entry["namespace"]))
         kind = kind._replace(value=lambda _entry: "")
-        rows = differences.matched(before, after, kind, lambda entry: self._of_namespaces.get(str(entry["namespace"])))
+        rows = differences.matched(before, after, kind, lambda entry: _made(self._of_namespaces.get(str(entry["namespace"]))))
         return differences.of_rows(before, after, [self._pod(row) if row.before and row.after else row for row in rows])
 
     def _pod(self, row: Row) -> Row:
@@ -283,12 +276,21 @@ class Difference:
             if before.get(key) is not None and after.get(key) is not None:
                 old, new, inside = before[key], after[key], place.inside(kind)
                 if key == "routes":
-                    rows = self._explained(old, new, inside, lambda entry: self._cause_of_route(entry, namespace))
+                    rows = self._explained(old, new, inside, lambda entry: self._causes_of_route(entry, namespace))
                 else:
                     rows = differences.matched(old, new, inside)
                     rows = _without_learned(rows) if key == "neighbors" else rows
                 parts[key] = differences.of_rows(old, new, rows)
         return Row(before, after, None, differences.of_dictionary(before, after, parts))
+
+
+def _is_kernels(entry: Value) -> bool:
+    return isinstance(entry, dict) and entry.get("protocol") == "kernel"
+
+
+def _made(*changes: Change | None) -> list[Change]:
+    """Return the changes that were made, each once."""
+    return [*dict.fromkeys(change for change in changes if change)]
 
 
 def _rules(before: list[Entry], after: list[Entry], place: _Place | None = None) -> Part:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Files, folders and symbolic links on the node, and the operations that change them.
 
@@ -117,6 +116,14 @@ def text_or_empty(path: str) -> str:
         return text(path)
     except OSError:
         return ""
+
+
+def names_or_none(folder: str) -> list[str]:
+    """Return the names in a folder, in order; none if it cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def _expect_regular(path: str, status: os.stat_result) -> None:
@@ -237,7 +244,8 @@ def reason(error: OSError, path: str) -> str:
 def _content(path: str) -> Content:
     with regular(path, os.O_NOFOLLOW, "surrogateescape", "") as file:
         status = os.fstat(file.fileno())
-        return Content(file.read(), stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
+        text = file.buffer.read().decode("utf-8", "surrogateescape")  # file.read() copies it once more
+        return Content(text, stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid))
 
 
 def _kind(mode: int) -> str:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Files and links that this collection manages, and the folder that contains them."""
 
@@ -110,17 +109,18 @@ class ManagedFiles:
     ) -> None:
         placed = [entry.path for entry in entries if entry.desired is not None]
         self.name = ", ".join(placed or [entries[0].path])
+        self.backends = (backend, *(entry.accept for entry in entries if entry.accept))
         self._backend = backend
         self._entries = {entry.path: entry for entry in entries}
         self._folder = os.path.dirname(entries[0].path)
-        self._keeps_folder = bool(placed)
+        self.is_desired = bool(placed)
         self._option = option
         self._instead = instead
         self._claimed = claimed
 
     def observe(self) -> ObservedFiles:
         names = {os.path.basename(path) for path in self._entries}
-        folders = {} if self._keeps_folder else dict(self._folders())
+        folders = {} if self.is_desired else dict(self._folders())
         return ObservedFiles(
             {path: self._backend.read(path) for path in self._entries},
             self._observe_folder(),
@@ -141,20 +141,20 @@ class ManagedFiles:
         if self._backend.is_folder(self._folder):
             return "ours" if self._backend.is_ours(self._folder) else "theirs"
         path, parent = next(iter(self._entries)), os.path.dirname(self._folder)
-        if self._keeps_folder and self._backend.read(self._folder) is not None:
+        if self.is_desired and self._backend.read(self._folder) is not None:
             raise Invalid(self._option, path, f"in a folder; {self._folder} is not a folder")
-        if self._keeps_folder and not self._backend.is_folder(parent):
+        if self.is_desired and not self._backend.is_folder(parent):
             raise Invalid(self._option, path, f"in a folder that exists or whose parent exists; {parent} is not a folder")
         return "missing"
 
     def plan(self, observed: ObservedFiles) -> Plan:
         steps = [Step(f"clear what a killed run left beside {path}", files.Discard(path)) for path in observed.left_over]
-        if observed.folder == "missing" and self._keeps_folder:
+        if observed.folder == "missing" and self.is_desired:
             steps.append(Step(f"make {self._folder}", files.MakeFolder(self._folder), files.RemoveFolder(self._folder)))
         pairs = [(entry, observed.states[path]) for path, entry in self._entries.items()]
         changes = [(entry, current) for entry, current in pairs if self._is_to_change(entry, current)]
         steps += [step for entry, current in changes for step in (*_checks(entry), _change(entry, current))]
-        if not self._keeps_folder:
+        if not self.is_desired:
             steps += _folders_gone(observed.made, bool(changes or observed.left_over))
         if steps and observed.read_only_at:
             raise Refusal(
@@ -166,9 +166,9 @@ class ManagedFiles:
     def reached(self, observed: ObservedFiles) -> ObservedFiles:
         """Return the state after the plan was applied, for a plan that starts from that state."""
         folder, made = observed.folder, observed.made
-        if folder == "missing" and self._keeps_folder:
+        if folder == "missing" and self.is_desired:
             folder, made = "ours", (Made(self._folder, False), *made)
-        elif folder == "ours" and not self._keeps_folder and not observed.has_others:
+        elif folder == "ours" and not self.is_desired and not observed.has_others:
             folder, made = "missing", made[1:]
         states = {path: entry.desired for path, entry in self._entries.items()}
         return observed._replace(states=states, folder=folder, left_over=(), made=made)
@@ -189,14 +189,6 @@ class ManagedFiles:
                 f" Move it away, or {self._instead}"
             )
         return False
-
-    @property
-    def is_desired(self) -> bool:
-        return self._keeps_folder
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, *(entry.accept for entry in self._entries.values() if entry.accept))
 
 
 def settling(announced: ManagedFiles, settled: ManagedFiles, observed: ObservedFiles) -> t.Iterator[Step]:

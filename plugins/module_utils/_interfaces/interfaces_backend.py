@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads the interfaces of all network namespaces of the node: its own and those of its pods. Starts no process."""
 
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import functools
 import os
 import socket
 import struct
@@ -73,15 +71,15 @@ def remembering() -> t.Iterator[None]:
 def _of_other_namespaces() -> Interfaces:
     interfaces: list[Interface] = []
     unread = []
-    for name, opener in openers().items():
+    for namespace in entered():
         try:
-            interfaces += _of(name, opener)
+            interfaces += _of(namespace.name, namespace.opener())
         except (FileNotFoundError, ProcessLookupError):
             continue
         except (OSError, Failure) as error:
             is_other = isinstance(error, OSError) and error.errno == errno.EINVAL  # a namespace, but not of a network
-            if not is_other and name in openers():  # otherwise it has disappeared
-                unread.append(name)
+            if not is_other and exists(namespace.name):  # otherwise it has disappeared
+                unread.append(namespace.name)
     return Interfaces(tuple(interfaces), tuple(unread), _peers())
 
 
@@ -96,18 +94,89 @@ def _peers() -> dict[int, str]:
 def _numbers() -> dict[int, str]:
     """Return the names of other namespaces, as in read(), by the numbers by which the kernel's messages about links name them."""
     names_by_number = {}
-    for path, name in _namespaces():
-        with contextlib.suppress(OSError, Failure), open(path, "rb") as namespace, wire.connected() as netlink:
-            descriptor = attributes.pack({NETNSA_FD: struct.pack("=I", namespace.fileno())})
-            answer = next(wire.answers(netlink, attributes.message(GETNSID, 0, bytes(4) + descriptor)))
-            if answer.kind == GETNSID - 2:  # RTM_NEWNSID
-                names_by_number[attributes.u32(attributes.attributes(answer.body, 4), NETNSA_NSID)] = name
+    with contextlib.suppress(Failure), wire.connected() as netlink:
+        for path, name in _namespaces():
+            number = _number(netlink, path)
+            if number is not None:
+                names_by_number[number] = name
     return names_by_number
 
 
-def openers() -> dict[str, wire.Opener]:
-    """Return, by the names of other namespaces, as in read(), a function that opens a netlink socket there."""
-    return {name: functools.partial(_open_inside, path) for path, name in _namespaces()}
+def _number(netlink: socket.socket, path: str) -> int | None:
+    """Return the number of a namespace; None if it has none, or has disappeared."""
+    try:
+        namespace = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        descriptor = attributes.pack({NETNSA_FD: struct.pack("=I", namespace)})
+        answer = next(wire.answers(netlink, attributes.message(GETNSID, 0, bytes(4) + descriptor)))
+    finally:
+        os.close(namespace)
+    is_known = answer.kind == GETNSID - 2  # RTM_NEWNSID
+    return attributes.u32(attributes.attributes(answer.body, 4), NETNSA_NSID) if is_known else None
+
+
+class Namespace(t.NamedTuple):
+    """Another network namespace, and netlink sockets in it, by protocol. error: why it could not be entered."""
+
+    name: str
+    sockets: t.Mapping[int, socket.socket] = {}
+    error: OSError | None = None
+
+    def opener(self, protocol: int = wire.ROUTE) -> wire.Opener:
+        """Return a function that opens a netlink socket in the namespace. Raises OSError."""
+        if self.error:
+            raise self.error
+        return self.sockets[protocol].dup
+
+
+def exists(name: str) -> bool:
+    """Return whether there still is another namespace of this name, as in read()."""
+    return any(name == existing for _path, existing in _namespaces())
+
+
+def entered(names: t.Container[str] | None = None, *protocols: int) -> t.Iterator[Namespace]:
+    """Yield other namespaces, those of these names or all, with sockets that are open until the next one is asked for.
+
+    A thread enters several of them, one after the other, and opens the sockets, which stay there. It then ends, so that no thread
+    has to return to the own namespace.
+    """
+    places = [(path, name) for path, name in _namespaces() if names is None or name in names]
+    for start in range(0, len(places), AT_ONCE):
+        with contextlib.ExitStack() as opened:
+            namespaces: list[Namespace | BaseException] = []
+            thread = threading.Thread(target=_enter, args=(places[start : start + AT_ONCE], protocols, opened, namespaces))
+            thread.start()
+            thread.join()
+            for namespace in namespaces:
+                if isinstance(namespace, BaseException):
+                    raise namespace
+                yield namespace
+
+
+AT_ONCE = 64  # namespaces, of which each needs an open file for each protocol
+
+
+def _enter(
+    places: t.Iterable[tuple[str, str]],
+    protocols: t.Sequence[int],
+    opened: contextlib.ExitStack,
+    namespaces: list[Namespace | BaseException],
+) -> None:
+    try:
+        setns = ctypes.CDLL(None, use_errno=True).setns
+        for path, name in places:
+            try:
+                with open(path, "rb") as file:
+                    if setns(file.fileno(), CLONE_NEWNET) != 0:
+                        raise OSError(ctypes.get_errno(), "setns")
+                sockets = {each: opened.enter_context(wire.open_socket(each)) for each in (wire.ROUTE, *protocols)}
+                namespaces.append(Namespace(name, sockets))
+            except OSError as error:
+                namespaces.append(Namespace(name, error=error))
+    except BaseException as error:  # which would end with the thread
+        namespaces.append(error)
 
 
 def _namespaces() -> list[tuple[str, str]]:
@@ -147,32 +216,6 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _open_inside(path: str) -> socket.socket:
-    """Open a netlink socket in another namespace.
-
-    A thread enters the namespace and opens the socket, which stays in that namespace. The thread then ends, so no thread has
-    to return to the own namespace.
-    """
-    opened: list[socket.socket | BaseException] = []
-
-    def enter() -> None:
-        try:
-            with open(path, "rb") as namespace:
-                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
-                    raise OSError(ctypes.get_errno(), "setns")
-            opened.append(wire.open_socket())
-        except OSError as error:
-            opened.append(error)
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    (result,) = opened
-    if isinstance(result, BaseException):
-        raise result
-    return result
-
-
 def _of(namespace: str, opener: wire.Opener) -> list[Interface]:
     addresses: dict[int, set[str]] = {}
     for family in (IPV4, IPV6):
@@ -188,12 +231,13 @@ def _of(namespace: str, opener: wire.Opener) -> list[Interface]:
             frozenset(addresses.get(link.number, ())),
             names.get(link.master, ""),
             link.number,
-            attributes.u32(_attributes(link), IFLA_LINK),
-            mtu=attributes.u32(_attributes(link), IFLA_MTU),
+            attributes.u32(attrs, IFLA_LINK),
+            mtu=attributes.u32(attrs, IFLA_MTU),
             flags=IFINFO.unpack_from(link.body)[3],
         )
         for link in links
         if len(link.mac) == 6 and any(link.mac)
+        for attrs in (_attributes(link),)
     ]
 
 

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Links, addresses, neighbours and routes as the kernel lists them, and the messages that move them to another link.
 
@@ -29,7 +28,8 @@ NEWLINK, DELLINK, SETLINK, NEWADDR, DELADDR = 16, 17, 19, 20, 21
 NEWROUTE, DELROUTE, NEWNEIGH, DELNEIGH = 24, 25, 28, 29
 DELETING = frozenset((DELLINK, DELADDR, DELROUTE, DELNEIGH))
 # include/uapi/linux/if_link.h
-IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_TXQLEN, IFLA_LINKINFO = 1, 3, 4, 10, 13, 18
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_MASTER, IFLA_TXQLEN, IFLA_LINKINFO, IFLA_AF_SPEC = 1, 3, 4, 10, 13, 18, 26
+IFLA_CONF = {fields.IPV4: 1, IPV6: 2}  # IFLA_INET_CONF, IFLA_INET6_CONF
 INFO_KIND, INFO_DATA, INFO_SLAVE_KIND, INFO_SLAVE_DATA = 1, 2, 4, 5
 IFF_UP = 1
 # The settings of a bridge (IFLA_BR_*). Its other attributes are state, and the kernel refuses to set some of them.
@@ -83,6 +83,11 @@ class Link(t.NamedTuple):
     master: int
     mac: bytes
     body: bytes
+
+    def conf(self, family: int) -> bytes:
+        """Return the values of the settings of a family, 32 bits each in the kernel's order; none without the family."""
+        families = attributes(attributes(self.body, IFINFO.size).get(IFLA_AF_SPEC, b""))
+        return attributes(families.get(family, b"")).get(IFLA_CONF[family], b"")
 
     def set_master(self, bridge: int) -> Request:
         master = pack({IFLA_MASTER: struct.pack("=I", bridge)})

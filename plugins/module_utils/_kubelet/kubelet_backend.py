@@ -1,14 +1,12 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Facts about the node's kubelet: its labels, from configuration files and command line, and the services that run it."""
 
 from __future__ import annotations
 
 import functools
-import os
 import re
 
 from .._files import files
@@ -31,7 +29,7 @@ def has_label(label: str, root: str = "/") -> bool:
 
 def services(root: str = "/") -> set[str]:
     """Return the systemd services that kubelet's processes belong to, by their control groups."""
-    names = (_service(_line(f"{root}proc/{pid}/cgroup")) for pid in _running(root))
+    names = (_service(files.text_or_empty(f"{root}proc/{pid}/cgroup")) for pid in _running(root))
     return {service for service in names if service}
 
 
@@ -61,29 +59,6 @@ def _running(root: str) -> dict[str, str]:
 
 def _sources(root: str) -> list[str]:
     paths = [root + name for name in CONFIGURATION]
-    paths += [f"{root}{DROP_INS}/{name}" for name in _names(root + DROP_INS) if name.endswith(".conf")]
-    command_lines = [_line(f"{root}proc/{pid}/cmdline") for pid, name in _running(root).items() if name == KUBELET]
-    return [*map(_text, paths), *command_lines]
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
-def _text(path: str) -> str:
-    try:
-        return files.text(path)
-    except OSError:
-        return ""
-
-
-def _line(path: str) -> str:
-    """Return the text of a /proc file. No other program can have created it, so files.regular() is not needed."""
-    try:
-        with open(path, errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    paths += [f"{root}{DROP_INS}/{name}" for name in files.names_or_none(root + DROP_INS) if name.endswith(".conf")]
+    command_lines = [files.text_or_empty(f"{root}proc/{pid}/cmdline") for pid, name in _running(root).items() if name == KUBELET]
+    return [*map(files.text_or_empty, paths), *command_lines]

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Removes a bridge, and restores its network interface's addresses, routes and DNS."""
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from .._cni import cni_backend
-from .._core.plan import Backend, Plan, Plane, Step, whole
+from .._core.plan import Plan, Plane, Step, whole
 from .._interfaces.link_backend import Apply, Await, LinkMessages
 from .._interfaces.link_message import Link, Message, Scene
 from .._platform.sysctl import Sysctl, Write
@@ -62,6 +61,7 @@ class DissolvedBridge:
         gateways: t.Callable[[Link, Scene], t.Collection[str]],
     ) -> None:
         self.name = f"bridge {bridge or 'of azure-vnet'}"
+        self.backends = (backend, dns, sysctl)
         self._backend = backend
         self._dns = dns
         self._sysctl = sysctl
@@ -130,10 +130,6 @@ class DissolvedBridge:
         if observed.moves_dns or observed.has_runtime_dns:
             use, revert = resolved_backend.Set(nic, observed.desired_dns), resolved_backend.Set(nic, Dns())
             yield Step(f"set the DNS of {nic} to that of {bridge}", use, revert)
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._dns, self._sysctl)
 
 
 def _report(observed: ObservedBridge) -> dict[str, t.Any]:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Removes azure-vnet's leftovers, the rules of ebtables by evidence about each pod, and keeps them in the backup."""
 
@@ -14,6 +13,7 @@ from .._cni import cni, cni_backend
 from .._core.errors import Refusal
 from .._core.fields import Prefix
 from .._core.plan import Backend, Plan, Plane, Step, whole
+from .._core.printable import first_of
 from .._ebtables import ebtables, ebtables_backend
 from .._ebtables.ebtables_backend import Ebtables
 from .._files import files
@@ -399,8 +399,7 @@ def _unmoved(observed: ObservedLeftovers) -> dict[str, str]:
     """
     live = [link.link for link in observed.evidence.pod_links]
     if live:
-        pods = f"{live[0]}{f' and {len(live) - 1} more' if len(live) > 1 else ''}"
-        reason = f"azure-vnet needs it to delete its live pods, and azure-cns to know their addresses: {pods}"
+        reason = f"azure-vnet needs it to delete its live pods, and azure-cns to know their addresses: {first_of(live, 1)}"
         return dict.fromkeys((*observed.files, *observed.irregular), reason)
     return {path: "it is empty" for path, content in observed.files.items() if not content.text.strip()}
 

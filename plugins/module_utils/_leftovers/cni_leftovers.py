@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Leftovers of a CNI of which no program runs, by the names in the table of CNIs, and what each does to packets.
 
@@ -20,6 +19,7 @@ from .._cni import cni
 from .._cni.cni import Owner
 from .._core import fields
 from .._core.fields import Prefix
+from .._core.printable import first_of
 from .._netfilter import iptables
 from .._netfilter.iptables import Rule, Table
 from .._routing import rt_names
@@ -173,8 +173,7 @@ def _link(owner: str, evidence: str, name: str, links: Links, routes: t.Sequence
     """Return a link as a leftover; it is in use if it is a bridge with ports."""
     by_link = [route for route, _protocol in routes if name in route.links and route.table == rt_names.MAIN]
     prefixes = [text for text in map(_route_text, by_link) if text]
-    more = f" and {len(prefixes) - SHOWN} more" if len(prefixes) > SHOWN else ""
-    effect = f"takes packets to {', '.join(prefixes[:SHOWN])}{more}" if prefixes else ""
+    effect = f"takes packets to {first_of(prefixes, SHOWN)}" if prefixes else ""
     is_used = name in links.with_ports
     used = "; links of pods are in it" if is_used else ""
     return Leftover(LINK, "links", name, owner, evidence + used, not is_used, f"ip link del {name}", effect)
@@ -233,10 +232,6 @@ def of_kube_proxy(chains: t.Mapping[str, t.Sequence[str]], is_running: bool) -> 
         return []
     evidence = f"kube-proxy runs, and uses one of {' and '.join(modes)}" if is_running else NO_PROXY
     return [
-        Leftover(CHAIN, place, _counted(names), KUBE_PROXY, evidence, False, cni.kube_proxy_removal(place), OF_SERVICES)
+        Leftover(CHAIN, place, first_of(names, 1), KUBE_PROXY, evidence, False, cni.kube_proxy_removal(place), OF_SERVICES)
         for place, names in chains.items()
     ]
-
-
-def _counted(names: t.Sequence[str]) -> str:
-    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]

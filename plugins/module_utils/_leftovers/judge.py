@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """azure-vnet's leftovers on a node, and the evidence that distinguishes them from objects that still serve a pod.
 
@@ -19,6 +18,7 @@ from .._cni import cni
 from .._cni.cni import AzureVnet
 from .._core import fields
 from .._core.fields import Prefix, Unfit
+from .._core.printable import first_of
 from .._ebtables import ebtables
 from .._ebtables.ebtables import Meaning
 from .._interfaces.interface import Interface, other_ends
@@ -199,8 +199,7 @@ class Evidence(t.NamedTuple):
         """
         unseen = [interface.link for interface, end in self.pod_links.items() if end is None]
         namespaces = [*self.unread, *(f"that of the other end of {link}" for link in unseen)]
-        more = f" and {len(namespaces) - 3} more" if len(namespaces) > 3 else ""
-        return f"not all network namespaces could be read: {', '.join(namespaces[:3])}{more}" if namespaces else ""
+        return f"not all network namespaces could be read: {first_of(namespaces, 3)}" if namespaces else ""
 
 
 class Judge:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """azure-vnet's state file: the pods, network interfaces and subnets that it knew.
 
@@ -15,7 +14,6 @@ import binascii
 import typing as t
 
 from .._core import fields, json_object
-from .._core.fields import Unfit
 from .._ebtables import ebtables
 
 STATE_FILE = "/run/azure-vnet.json"
@@ -86,14 +84,14 @@ def _endpoints(entry: dict[str, t.Any]) -> list[Endpoint]:
 
 
 def _addresses(listed: object) -> list[str]:
-    addresses = [_address(_dict(entry).get("IP")) for entry in (listed if isinstance(listed, list) else [])]
+    addresses = [fields.address_or_empty(_dict(entry).get("IP")) for entry in (listed if isinstance(listed, list) else [])]
     return [address for address in addresses if address]
 
 
 def _subnets(listed: object) -> t.Iterator[str]:
     for subnet in listed if isinstance(listed, list) else []:
         prefix = _dict(_dict(subnet).get("Prefix"))
-        address, mask = _address(prefix.get("IP")), _decoded(prefix.get("Mask"))
+        address, mask = fields.address_or_empty(prefix.get("IP")), _decoded(prefix.get("Mask"))
         if address and mask:
             length = bin(int.from_bytes(mask, "big")).count("1")
             yield ebtables.normal_prefix(f"{address}/{length}")
@@ -118,10 +116,3 @@ def _mac(value: object) -> str:
     """Return a MAC address from base64, the form in which Go writes bytes; empty if it is not one."""
     packed = _decoded(value)
     return packed.hex(":") if len(packed) == 6 and any(packed) else ""
-
-
-def _address(value: object) -> str:
-    try:
-        return fields.show(fields.address(_text(value))[1])
-    except Unfit:
-        return ""

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads the facts by which leftovers of azure-vnet, azure-cns and Cilium are found. Read only; loads no kernel module.
 
@@ -111,7 +110,7 @@ def of_azure(
     by_name = {link.name: link for link in survey.links}
     served = [name for name in sorted(by_name) if judge.HOST_LINK.fullmatch(name)]
     chains = _chains_that(survey.chains, cni.AZURE_CHAIN.fullmatch)
-    namespaces = tuple(name for name in _namespaces() if azure_leftovers.SECOND_NAMESPACE.fullmatch(name))
+    namespaces = tuple(name for name in files.names_or_none(NAMESPACES) if azure_leftovers.SECOND_NAMESPACE.fullmatch(name))
     has_trace = (
         bool(served or chains or namespaces or survey.bridge or states or former.is_there)
         or bool({azure_leftovers.NAT_BRIDGE, *azure_leftovers.NAT_LINKS} & by_name.keys())
@@ -276,13 +275,6 @@ def _states() -> list[state_file.State]:
 
 def _subnets(states: t.Iterable[state_file.State]) -> frozenset[str]:
     return frozenset(subnet for state in states for subnet in state.subnets)
-
-
-def _namespaces() -> list[str]:
-    try:
-        return sorted(os.listdir(NAMESPACES))
-    except OSError:
-        return []
 
 
 def azure_cns() -> Cns | None:

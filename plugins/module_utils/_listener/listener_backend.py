@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The listener's sources and its voice: netlink notifications and their senders, changes of files, its state for systemd.
 
@@ -201,11 +200,11 @@ class WatchedFile:
     """The backend. A process may have only one, because it handles SIGIO.
 
     ``fileno`` becomes readable when a file in the folder of the watched file is renamed or removed, or when any file in one of
-    the further folders changes.
+    the further folders changes. path: of the watched file.
     """
 
     def __init__(self) -> None:
-        self._path = ""
+        self.path = ""
         self._news, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGIO, lambda _number, _frame: None)
         signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -217,7 +216,7 @@ class WatchedFile:
     def watch(self, path: str, folders: t.Iterable[str]) -> None:
         """Watch ``path`` from now on, in its current folder, and all files in ``folders``. A kernel without dnotify reports no
         change."""
-        self._path = path
+        self.path = path
         while self._descriptors:
             os.close(self._descriptors.pop())
         for folder, events in ((os.path.dirname(path), FILE_EVENTS), *((folder, ANY_FILE_EVENT) for folder in folders)):
@@ -229,7 +228,7 @@ class WatchedFile:
         """Return the current version of the file. Discards the notifications that have arrived so far."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._news, 4096)
-        return version(self._path)
+        return version(self.path)
 
 
 def notify(*assignments: str) -> None:

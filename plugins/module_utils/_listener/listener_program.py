@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The listener: a process that stays on the node and has a policy's rules and routes loaded again when some of them are lost.
 
@@ -28,15 +27,20 @@ import traceback
 import typing as t
 
 from .._core.errors import Failure
+from .._netlink.attributes import HEADER
 from .._systemd.boot_unit import REHEARSE
 from . import listener_backend, policy_unit
 from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
 from .listener_backend import Notifications, WatchedFile, notify, versions
 from .schedule import FIRST, Backoff, MetadataPoll
 
+if t.TYPE_CHECKING:
+    from .rule_return_backend import RuleReturns
+
 LOAD, ASK, BOOT = "load", "ask", "boot"  # the verbs of load_program that the listener uses
 DEBOUNCE = 0.05  # seconds; a program usually makes several changes at once
 AT_ONCE = 512  # messages that are read between two looks at the clock
+MOST_RETURNED = 8  # rules that are returned without a load: a script may delete thousands
 CAUSES = 5  # that are logged; a script that starts a process for each rule gives many causes of one name
 LOST = ChangeEvent("messages of the kernel were lost")
 OTHER_POLICY = ChangeEvent("a run put another policy in force")
@@ -104,13 +108,22 @@ def _loading(verb: str, protocol: int | str, path: str) -> list[str]:
 class _Load:
     """A load process. Its report arrives through a pipe; it shares the standard error output of this process.
 
-    verb: LOAD, ASK or BOOT. causes: the events that led to this load, each with its sender. noted: see Listener.
+    verb: LOAD, ASK or BOOT. causes: the events that led to this load, each with its sender. noted, returned: see Listener.
     """
 
-    def __init__(self, verb: str, protocol: int, path: str, causes: dict[ChangeEvent, str], noted: dict[bool, float]) -> None:
+    def __init__(
+        self,
+        verb: str,
+        protocol: int,
+        path: str,
+        causes: dict[ChangeEvent, str],
+        noted: dict[bool, float],
+        returned: dict[bytes, tuple[str, float]],
+    ) -> None:
         self.asks = verb != LOAD
         self.causes = causes
         self.noted = noted
+        self.returned = returned
         self.started = time.monotonic()
         self.since = min(noted.values(), default=self.started)
         self._pipe, report = os.pipe()
@@ -156,6 +169,9 @@ class Listener:
         self._not_before = 0.0  # when the next load may begin
         self._noted: dict[bool, float] = {}  # when the first event for the next load came, by is_contest
         self._causes: dict[ChangeEvent, str] = {}
+        self._returns: RuleReturns | None = None
+        # Rules that are back without a load since the last one began, and in how many seconds, by what the kernel said of them.
+        self._returned: dict[bytes, tuple[str, float]] = {}
         self._during_load: list[bytes | None] = []  # received during a load, which may have read the kernel earlier
         self._waiting: list[str] = []
         self._missing: list[str] = []
@@ -163,6 +179,9 @@ class Listener:
 
     def run(self) -> int:
         self._start()
+        from .rule_return_backend import RuleReturns  # while the first load works, for which kubelet waits
+
+        self._returns = RuleReturns()
         while True:
             for descriptor, _event in self._poll.poll(self._timeout()):
                 if descriptor == self._notifications.fileno():
@@ -194,7 +213,7 @@ class Listener:
         for message in self._notifications.pending(AT_ONCE):
             if self._load is not None and len(self._during_load) <= AT_ONCE:
                 self._during_load.append(message if len(self._during_load) < AT_ONCE else None)
-            self._judge(message)
+            self._judge(message, returns=True)
         self._metadata_poll = self._metadata_poll.with_links(self._filter.eni_links, time.monotonic())
 
     def _check_record(self) -> None:
@@ -208,10 +227,22 @@ class Listener:
         if self._folders and self._load is None and versions(self._folders) != self._leases:
             self._note(LEASE_CHANGED)
 
-    def _judge(self, message: bytes | None) -> None:
+    def _judge(self, message: bytes | None, returns: bool = False) -> None:
         event = LOST if message is None else self._filter.concern(message)
-        if event and (event.port == KERNEL or event.port != self._loader):
+        own = (self._loader, self._returns.port if self._returns else self._loader)
+        if event and (event.port == KERNEL or event.port not in own):
+            if returns and message and event.clause == RULE_REMOVED and event.is_contest:
+                self._return_rule(message)
             self._note(event)
+
+    def _return_rule(self, deletion: bytes) -> None:
+        """Return a rule that a program has deleted, once for each load, and not in the pause between two restorations."""
+        key, received = deletion[HEADER.size :], time.monotonic()
+        may_return = self._is_ready and received >= self._contests.until and len(self._returned) < MOST_RETURNED
+        if self._returns and may_return and key not in self._returned:
+            rule = self._returns.put_back(deletion, (self._record.path, self._path))
+            if rule:
+                self._returned[key] = rule, time.monotonic() - received
 
     def _note(self, event: ChangeEvent) -> None:
         self._noted.setdefault(event.is_contest, time.monotonic())
@@ -223,10 +254,10 @@ class Listener:
         if asking is not None and asking <= time.monotonic():
             verb = ASK if self._is_ready else BOOT
             self._causes.setdefault(METADATA_CHANGED, "")
-        self._load = _Load(verb, self._protocol, self._path, self._causes, self._noted)
+        self._load = _Load(verb, self._protocol, self._path, self._causes, self._noted, self._returned)
         self._loader = self._load.pid
         self._poll.register(self._load, select.POLLIN)
-        self._causes, self._noted = {}, {}
+        self._causes, self._noted, self._returned = {}, {}, {}
 
     def _finish(self, load: _Load) -> bool:
         """Evaluate a load that has ended. Returns False if the first load failed, so that there is no state to go on from."""
@@ -237,8 +268,13 @@ class Listener:
             self._failures = self._failures.restored(now)
             self._not_before = now + max(self._failures.pause, FIRST)
             self._noted, self._causes = {**self._noted, **load.noted}, {**load.causes, **self._causes}
+            self._returned = {**load.returned, **self._returned}
             return self._is_ready
         self._filter = EventFilter(self._protocol, Dependencies(**report["interest"]))
+        seconds = now - load.since
+        if load.returned and not (report["added"] or report["removed"]):
+            seconds = max(taken for _rule, taken in load.returned.values())
+        report["added"] = [*dict.fromkeys([*(rule for rule, _taken in load.returned.values()), *report["added"]])]
         if load.asks or report["asked"]:
             self._metadata_poll = self._answered(report["asked"], now)
         during_load, self._during_load = self._during_load, []
@@ -255,7 +291,7 @@ class Listener:
         for message in during_load:
             self._judge(message)
         self._metadata_poll = self._metadata_poll.with_links(self._filter.eni_links, now)
-        self._log_result(load, report, round((now - load.since) * 1000))
+        self._log_result(load, report, round(seconds * 1000))
         self._record_version = report["version"]
         self._folders, self._leases = report["folders"], report["leases"]
         self._record.watch(report["record"], self._folders)

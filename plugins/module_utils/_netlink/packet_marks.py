@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads the marks that sockets (SO_MARK) and WireGuard links give to their packets. It only reads.
 
@@ -11,22 +10,14 @@ Ask only for protocols and kinds of links whose kernel module is loaded, such as
 from __future__ import annotations
 
 import functools
-import socket
 import struct
 import typing as t
 
 from .._core.errors import Failure
-from . import wire
+from . import sock_diag, wire
 from .attributes import attributes, message, pack, u32
 
-DIAGNOSIS, BY_FAMILY = 4, 20  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY: include/uapi/linux/netlink.h, sock_diag.h
-# include/uapi/linux/inet_diag.h
-REQUEST = struct.Struct("=BBBxI48x")  # inet_diag_req_v2: family, protocol, extensions, states, the socket
-ANSWER = struct.Struct("=4xH66x")  # inet_diag_msg: ..., port, ...
-ANY_STATE, MARK = 2**32 - 1, 15
-
-
-_open_diagnosis = functools.partial(wire.open_socket, DIAGNOSIS)
+MARK = 15  # INET_DIAG_MARK, include/uapi/linux/inet_diag.h
 
 
 def of_sockets(protocol: int) -> dict[int, int]:
@@ -34,13 +25,8 @@ def of_sockets(protocol: int) -> dict[int, int]:
 
     The kernel does not list the sockets of its own links, such as those of WireGuard.
     """
-    bodies = (
-        body
-        for family in (socket.AF_INET, socket.AF_INET6)
-        for body in wire.dump(BY_FAMILY, REQUEST.pack(family, protocol, 0, ANY_STATE), "the sockets", _open_diagnosis)
-    )
-    marked = ((u32(attributes(body, ANSWER.size), MARK), body) for body in bodies)
-    return {mark: socket.ntohs(ANSWER.unpack_from(body)[0]) for mark, body in marked if mark}
+    marked = ((u32(attributes(body, sock_diag.ANSWER.size), MARK), body) for body in sock_diag.listed(protocol))
+    return {mark: sock_diag.port(body) for mark, body in marked if mark}
 
 
 GENERIC = 16  # NETLINK_GENERIC, include/uapi/linux/netlink.h

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Sends netlink messages of any protocol and receives the kernel's answers. attributes.py has the messages as values."""
 
@@ -9,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import socket
 import struct
+import threading
 import typing as t
 
 from .._core.errors import Failure
@@ -57,11 +58,26 @@ def connected(opener: Opener = open_socket) -> t.Iterator[socket.socket]:
             raise Failure(f"netlink: {error}") from error
 
 
+class _Buffer(threading.local):
+    """What a socket received last. recv() would allocate as much for each answer, which takes longer than the kernel's work."""
+
+    def __init__(self) -> None:
+        self.bytes = memoryview(mmap.mmap(-1, BUFFER))  # of which only what is written takes memory
+
+
+_buffer = _Buffer()
+
+
 def answers(netlink: socket.socket, question: bytes) -> t.Iterator[Message]:
     """Send a request and yield the replies lazily."""
     netlink.send(question)
     while True:
-        yield from messages(netlink.recv(BUFFER))
+        yield from messages(_received(netlink))
+
+
+def _received(netlink: socket.socket) -> bytes:
+    size = netlink.recv_into(_buffer.bytes)
+    return bytes(_buffer.bytes[:size])
 
 
 def error_code(answer: Message) -> int:
@@ -87,19 +103,24 @@ def _collected(netlink: socket.socket, question: bytes, objects: str) -> list[by
     """Return the bodies of the messages; None if a change interrupted the dump."""
     bodies: list[bytes] = []
     is_whole = True
-    for answer in answers(netlink, question):
-        is_whole = is_whole and not answer.flags & DUMP_INTERRUPTED
-        if answer.kind == DONE:
-            break
-        if answer.kind == ERROR:
-            code = error_code(answer)
-            if code == errno.EINTR:
-                return None
-            if code in UNSUPPORTED:
-                return []
-            raise Failure(f"the kernel refused to list {objects}: {os.strerror(code)}")
-        bodies.append(answer.body)
-    return bodies if is_whole else None
+    netlink.send(question)
+    while True:
+        data, offset = _received(netlink), 0
+        while offset < len(data):  # as messages(), but without a value for each of thousands of messages
+            length, kind, flags, _number, _port = HEADER.unpack_from(data, offset)
+            body = data[offset + HEADER.size : offset + length]
+            offset += (length + 3) & ~3
+            is_whole = is_whole and not flags & DUMP_INTERRUPTED
+            if kind == DONE:
+                return bodies if is_whole else None
+            if kind == ERROR:
+                code = error_code(Message(kind, flags, 0, body))
+                if code == errno.EINTR:
+                    return None
+                if code in UNSUPPORTED:
+                    return []
+                raise Failure(f"the kernel refused to list {objects}: {os.strerror(code)}")
+            bodies.append(body)
 
 
 def exchange(requests: list[bytes], opener: Opener = open_socket) -> dict[int, Refused]:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Files that keep cloud agents off interfaces that appear, and systemd-networkd off foreign rules and routes."""
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.plan import Backend, Plan, Plane, Step, whole
+from .._core.plan import Plan, Plane, Step, whole
 from .._files import files, managed_files
 from . import daemons_backend, known_daemons
 from . import networkd as model
@@ -87,7 +86,7 @@ class NetworkdSettings:
         keys: t.Sequence[str],
         restarts: bool,
     ) -> None:
-        self._backend = backend
+        self.backends = (backend, daemon)
         self._daemon = daemon
         self._keys = keys
         self._restarts = restarts
@@ -106,7 +105,3 @@ class NetworkdSettings:
         restart = Step(f"restart {daemons_backend.UNIT}", daemons_backend.Restart(), daemons_backend.Start())
         started = (f"# systemd-networkd was started {when} this was written\n" for when in ("before", "after"))
         return Plan((*placing.steps, restart), placing.objects if placing.steps else whole(*started))
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._daemon)

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The package that contains nft, and the record that this collection installed it."""
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Failure, Refusal, Uncertain
-from .._core.plan import Backend, Plan, Plane, Step, whole
+from .._core.plan import Plan, Plane, Step, whole
 from .._core.version import Version, of_nft, of_package
 from .._files import files
 from .._files.managed_files import ManagedFiles, ObservedFiles, text
@@ -75,8 +74,8 @@ class InstalledPackage:
         minimum: Version | None,
         units_gone: t.Collection[str] = (),
     ) -> None:
+        self.backends = (backend, manager, systemd)
         self._manager = manager
-        self._backend = backend
         self._systemd = systemd
         self._run = run
         self._minimum = minimum
@@ -171,10 +170,6 @@ class InstalledPackage:
         release = self._release.plan(observed.hold).steps
         waiting = Step("wait for the package manager", packages.Wait())
         return [waiting, *with_reload(release, True)] if release else []
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._manager, self._systemd)
 
     def result(self) -> dict[str, str | None]:
         """Return nft's version and path after the run; in check mode, the version that a run would install."""

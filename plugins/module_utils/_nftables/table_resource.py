@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """A table in the running kernel, and the table that the next boot loads: its script, its unit and its boot program, if any."""
 
@@ -11,7 +10,7 @@ import typing as t
 
 from .._boot import boot_files
 from .._core.errors import Failure
-from .._core.plan import Backend, Plan, Plane, Resource, Step, whole
+from .._core.plan import Plan, Plane, Resource, Step, whole
 from .._files import files
 from .._files.managed_files import ManagedFile, text
 from .._systemd import units
@@ -39,14 +38,12 @@ class LiveTable:
 
     def __init__(self, backend: nft_backend.Nft, family: str, name: str, desired: Table | None) -> None:
         self.name = f"table {family} {name}"
+        self.backends = (backend,)
+        self.is_desired = desired is not None
         self._backend = backend
         self._family = family
         self._table = name
         self._desired = desired
-
-    @property
-    def is_desired(self) -> bool:
-        return self._desired is not None
 
     def observe(self) -> ObservedTable:
         try:
@@ -77,10 +74,6 @@ class LiveTable:
 
     def _replacement(self, text: str) -> nft_backend.Replace:
         return nft_backend.Replace(self._family, self._table, text)
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend,)
 
 
 class HandedOverTable(LiveTable):

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The parts of the module policy_routes."""
 
@@ -10,7 +9,6 @@ from __future__ import annotations
 import typing as t
 from functools import partial
 
-from .._cloud.metadata import CHOICES
 from .._cni.layout_guards import cni_layouts
 from .._core import names
 from .._core.errors import Failure, Invalid
@@ -43,7 +41,7 @@ OPTIONS: Options = {
         "dict",
         entries={
             "layout": Option("str", choices=("aws_vpc_cni", "cilium", "terway", "custom"), is_required=True),
-            "cloud": Option("str", "auto", choices=CHOICES),
+            "cloud": Option("str", "auto", choices=names.ANY_CLOUD),
             "manage": Option("list", choices=("mark_rule", "tables"), elements="str"),
             "mark": Option("str"),
             "priorities": Option("dict"),

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads pasted outputs from a folder, an archive or an option, in a process whose computation and memory the kernel bounds."""
 
@@ -18,6 +17,7 @@ from functools import partial
 
 from .._core import json_object
 from .._core.errors import Invalid
+from .._core.printable import first_of
 from .._files import files
 from .._snapshot import snapshot
 from . import archive_backend, bundles, commands, output_names, pastes
@@ -204,7 +204,7 @@ def _snapshot_among(texts: t.Mapping[str, str]) -> str:
 def _beside_snapshot(name: str, others: t.Collection[str]) -> list[str]:
     """Return what is left out beside a snapshot, which has all that they have and more."""
     others = {*others} - {commands.HOSTNAME, commands.DATE}
-    listed = ", ".join(sorted(others)[:SHOWN]) + (f" and {len(others) - SHOWN} more" if len(others) > SHOWN else "")
+    listed = first_of(sorted(others), SHOWN)
     return [f"{name} is a snapshot, which is whole. Beside it, these are left out: {listed}."] if others else []
 
 

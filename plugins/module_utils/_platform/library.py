@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Python libraries of the node: its own, or one that was carried to it.
 
@@ -152,9 +151,18 @@ def carried(name: str) -> list[str]:
 
 def _own_version(name: str) -> tuple[int, ...]:
     """Return the version of the library on Python's own path; () if there is none."""
-    if importlib.util.find_spec(name) is None:
+    spec = importlib.util.find_spec(name)
+    if spec is None:
         return ()
-    from importlib import metadata  # takes 20 ms, so only if the library is there
+    folder = os.path.dirname(os.path.dirname(spec.origin or ""))
+    with contextlib.suppress(OSError):
+        matches = [
+            re.fullmatch(re.escape(name) + r"-(\d[\d.]*)(-py[\d.]+)?\.(dist|egg)-info", each) for each in os.listdir(folder)
+        ]
+        versions = {match[1] for match in matches if match}
+        if len(versions) == 1:
+            return _numbers(versions.pop())
+    from importlib import metadata  # takes 20 ms, so only if the name of no folder tells it
 
     try:
         return _numbers(metadata.version(name))

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """One run at a time on a node: a lock that the kernel releases with its last holder, and whose file the run removes at its end.
 
@@ -38,7 +37,27 @@ def exclusive(path: str = PATH, patience: float = PATIENCE) -> t.Iterator[int]:
     Yields the descriptor of the lock, for the programs that the holder starts (process.sharing).
     Raises Failure if other runs have held the lock for ``patience`` seconds.
     """
-    descriptor = _take(path, time.monotonic() + patience)
+    with _held(_take(path, time.monotonic() + patience), path) as descriptor:
+        yield descriptor
+
+
+@contextlib.contextmanager
+def if_free(path: str = PATH) -> t.Iterator[bool]:
+    """Hold the lock for a moment, unless a run holds it. Yields whether it is held. Raises Failure if it cannot be made."""
+    descriptor = _open(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        yield False
+        return
+    with _held(descriptor, path):
+        yield _is_at(descriptor, path)
+
+
+@contextlib.contextmanager
+def _held(descriptor: int, path: str) -> t.Iterator[int]:
+    """Release the lock behind the block, and remove its file."""
     try:
         with _raising_signals():
             yield descriptor

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """AgentBaker's unit, which loads the probe table on AKS node images, and its replacement by the unit of this collection."""
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._core.plan import Backend, Plan, Plane, Step, whole
+from .._core.plan import Plan, Plane, Step, whole
 from .._files import files, managed_files
 from .._nftables.nft_table import Table
 from .._systemd import unit_files, units
@@ -65,7 +64,8 @@ class ReplacedUnit:
         self.name = f"{unit_files.path_of(UNIT)}.d/{by.rpartition('.')[0]}.conf"
         self._backend = backend
         self._systemd = systemd
-        self._desired = desired
+        self.backends = (backend, systemd)
+        self.is_desired = desired
         self._starts = starts
         text = f"[Unit]\nConditionPathExists=!{unit_files.link_of(by)}\n" if desired else None
         entry = managed_files.text(self.name, text)
@@ -85,7 +85,7 @@ class ReplacedUnit:
         plan = self._drop_in.plan(observed.drop_in)
         placing = with_reload(plan.steps, observed.is_managed)
         acts = self._starts and observed.is_managed
-        if self._desired:
+        if self.is_desired:
             stopping = [Step(f"stop {UNIT}", units.Forget(UNIT), units.Start(UNIT))] if acts and observed.is_active else []
             objects = plan.objects if placing else whole(f"# {UNIT}: active\n", f"# {UNIT}: inactive\n")
             return Plan((*placing, *stopping), objects) if placing or stopping else Plan()
@@ -95,11 +95,3 @@ class ReplacedUnit:
             start = Step(f"start {UNIT}", units.Start(UNIT), units.Forget(UNIT), is_optional=True)
             return plan._replace(steps=(start, *placing))
         return plan._replace(steps=placing)
-
-    @property
-    def is_desired(self) -> bool:
-        return self._desired
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._systemd)

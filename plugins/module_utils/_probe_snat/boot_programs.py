@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The probes' BPF programs on the permanent plane: their file, the node program that attaches them, and its unit."""
 
@@ -13,7 +12,6 @@ import typing as t
 from .._boot import boot_files
 from .._boot.boot_files import RehearsedUnit
 from .._boot.interpreters import interpreter
-from .._boot.program_archive import archive
 from .._core.plan import Resource
 from .._files import files
 from .._files.managed_files import ManagedFile, text
@@ -67,7 +65,7 @@ def resources(
     """
     is_desired, table = bool(desired.probes), desired.table
     heading = f"# For BPF programs of {table}.\n"
-    program = heading + archive("_probe_snat.programs_program") if is_desired else ""
+    program = heading + _archive() if is_desired else ""
 
     def entries(at: str, is_here: bool) -> list[ManagedFile]:
         is_there = is_desired and is_here
@@ -85,3 +83,9 @@ def resources(
     enabled = EnabledUnit(backend, systemd, chosen, is_desired, starts, is_resident=True)
     arriving, leaving = boot_files.BootFiles(backend, chosen.name, path, is_desired, entries).stages()
     return [RehearsedUnit(arriving, enabled, chosen), leaving] if is_desired else [arriving, enabled, leaving]
+
+
+def _archive() -> str:
+    from .._boot.program_archive import archive  # most runs have no programs, and zipfile takes 4 ms
+
+    return archive("_probe_snat.programs_program")

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The probes' BPF programs on a link of the running kernel."""
 
@@ -40,10 +39,7 @@ class LivePrograms:
         self._probes = probes
         self._release = release
         self._are_known = are_known
-
-    @property
-    def is_desired(self) -> bool:
-        return bool(self._probes)
+        self.is_desired = bool(probes)
 
     @functools.cached_property
     def _backend(self) -> Programs:

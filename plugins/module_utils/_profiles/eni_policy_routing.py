@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The profile eni_policy_routing: its options, and the modules that they stand for on a node whose pods share ENIs."""
 
@@ -10,7 +9,6 @@ from __future__ import annotations
 import typing as t
 
 from .._cloud import eni, eni_layout
-from .._cloud.metadata import CHOICES
 from .._cni import marks as marks_of_cni
 from .._cni.foreign_marks import ForeignMark
 from .._core import names
@@ -62,7 +60,7 @@ OPTIONS: Options = {
     "mode": node_mode.MODE,
     "layout": permitted("str", choices=(*eni_layout.LAYOUTS,)),
     "enis": permitted("list", elements="dict", targets=("link_addresses.addresses",)),
-    "cloud": permitted("str", "auto", choices=CHOICES),
+    "cloud": permitted("str", "auto", choices=names.ANY_CLOUD),
     "primary_interface": permitted(
         "str",
         check=applied(names.network_interface, "primary_interface"),

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads which profile owns which objects of the node: from the records, or from the files of a version without records."""
 
@@ -19,6 +18,7 @@ from .ownership import BEGINS, DAEMONS, FILTERS, FOLDER, TABLE, Owners
 ROUTES = "kubenode-policy-routes-{}.service"
 PROFILES = {"uplinks": "symmetric_routing", "enis": "eni_policy_routing", "": "eni_policy_routing"}  # by a set's source
 SOURCE = re.compile(r'^"(uplinks|enis)": ', re.MULTILINE)  # in the file of a set, see policy.Policy.text()
+BEGINNING = 4096  # characters of such a file, which may have thousands of rules behind it
 PRIMARY = "chain leaving "  # only a table with a primary interface has it, see return_path_table.py
 
 
@@ -32,7 +32,7 @@ def _former(backend: files.Files) -> t.Iterator[tuple[str, str]]:
     """Yield the objects of the profiles that a boot loads. What both profiles share is of the one that loads something else."""
     profiles = set[str]()
     for unit in sorted(unit_files.named(ROUTES.format("*"))):
-        match = SOURCE.search(_loaded(backend, unit))
+        match = SOURCE.search(_loaded(backend, unit), 0, BEGINNING)
         source = match[1] if match else ""
         profiles |= {PROFILES[source]} if source else set()
         yield f"protocol {unit.rpartition('-')[2].partition('.')[0]}", PROFILES[source]

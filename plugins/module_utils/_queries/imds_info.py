@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads the network interfaces of the node from its cloud's metadata service."""
 
@@ -10,15 +9,16 @@ from __future__ import annotations
 import typing as t
 
 from .._cloud import enis_backend
-from .._cloud.metadata import CHOICES, address_of
+from .._cloud.metadata import address_of
 from .._core.errors import Invalid
+from .._core.names import ANY_CLOUD
 from .._core.option import Option, Options
 from .._module import Module
 
 LONGEST_TIMEOUT = 3600
 
 OPTIONS: Options = {
-    "cloud": Option("str", "auto", choices=CHOICES),
+    "cloud": Option("str", "auto", choices=ANY_CLOUD),
     "endpoint": Option("str"),
     "timeout": Option("float", 5),
     "retries": Option("int", 5),

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The audits of many nodes as text for a terminal: findings by check with their nodes, the worst first."""
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import typing as t
 from functools import partial
 
-from .._core.printable import counted
+from .._core.printable import counted, first_of
 from . import findings, terminal
 from .findings import Fleet, Group, grouped
 from .terminal import BOLD, SEVERITIES, Paint, Section
@@ -82,5 +81,5 @@ def _named(nodes: t.Sequence[str], every: int, most: int) -> str:
     """Return the names of nodes, behind their number if there are several. every: of how many nodes they are."""
     if len(nodes) == every > 1:
         return f"all {every} nodes"
-    names = ", ".join(nodes[:most]) + (f" and {len(nodes) - most} more" if len(nodes) > most else "")
+    names = first_of(nodes, most)
     return names if len(nodes) == 1 else f"{len(nodes)} nodes: {names}"

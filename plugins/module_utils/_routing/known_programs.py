@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Priorities, tables and marks that known programs use on nodes, and their purposes.
 
@@ -218,8 +217,11 @@ def warnings(rules: t.Collection[Rule], routes: t.Iterable[Route]) -> list[str]:
     of_cni = {rule.table for rule in rules if rule.priority == OF_ADDRESSES and _is_from_pod(rule)}
     for rule in rules:
         tables.add(rule.table)
-        of_mark = mark_warnings(rule.fwmark, rule.fwmask, rule.fwmark, rule.table) if rule.fwmask else ()
-        sentences.update(dict.fromkeys((*_at_priority(rule), *of_mark)))
+        uses = PRIORITIES.get(rule.priority)
+        if (uses and not uses[0].fits(rule)) or rule.priority in _IN_SPANS:  # a node may have thousands of rules
+            sentences.update(dict.fromkeys(_at_priority(rule)))
+        if rule.fwmask:
+            sentences.update(dict.fromkeys(mark_warnings(rule.fwmark, rule.fwmask, rule.fwmark, rule.table)))
     for table in sorted(tables - of_cni):
         owners = [span.owner for span in TABLE_SPANS if table in span]
         if owners:
@@ -235,7 +237,7 @@ def _at_priority(rule: Rule) -> t.Iterator[str]:
     if uses and not any(use.fits(rule) for use in uses):
         owners = " and ".join(f"{use.owner} ({use.meaning})" for use in uses)
         yield f"Priority {rule.priority} has another purpose in {owners}. {_CHOOSE}"
-    for span in PRIORITY_SPANS if rule.priority in _IN_SPANS else ():  # a node may have thousands of rules
+    for span in PRIORITY_SPANS:
         if rule.priority in span and not (span.fits and span.fits(rule)):
             numbers = f"{span.first} to {span.last}"
             yield f"Priority {rule.priority} is in the range {numbers}, which {span.owner} uses for {span.meaning}. {_CHOOSE}"

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The rules and routes of one protocol in the running kernel."""
 
@@ -160,7 +159,8 @@ class LivePolicy:
     def _rule_changes(self, listed: t.Sequence[Rule] | None, current: t.Sequence[Owned]) -> Changes:
         if listed is None and not self._manages_all:
             return Changes()
-        own_rules = [rule for rule, protocol in current if protocol == self._policy.protocol and not rule.opaque]
+        own_protocol = self._policy.protocol
+        own_rules = [rule for rule, protocol in current if protocol == own_protocol and not rule.opaque]
         if not self._desired:
             gone = set(own_rules) if listed is None else set(policy.taken(own_rules, listed))
             last = dict.fromkeys(rule for rule in reversed(own_rules) if rule not in gone)

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The desired rules and routes of one protocol, and the file that keeps them.
 
@@ -173,16 +172,17 @@ class Policy(t.NamedTuple):
 
     def text(self) -> str:
         """Return the file's text: JSON with one entry per line."""
-        lists = {"rules": self.rules, "routes": self.routes}
-        parts = [f'"protocol": {self.protocol}']
+        pieces = [f'{{\n"protocol": {self.protocol}']
         if self.query:
-            parts.append(f'"{self.query.source}": {json.dumps(self.query.value)}')
-        for name, items in lists.items():
-            if items is not None:
-                # One call of the encoder: a call for each entry takes three times as long. No value contains a blank.
-                entries = json.dumps([item.options() for item in items])[1:-1].replace("}, {", "},\n  {")
-                parts.append(f'"{name}": [\n  {entries}\n]' if entries else f'"{name}": []')
-        return "{\n" + ",\n".join(parts) + "\n}\n"
+            pieces.append(f',\n"{self.query.source}": {json.dumps(self.query.value)}')
+        # One call of the encoder: a call for each route takes three times as long. No value contains a blank.
+        of_routes = json.dumps([route.options() for route in self.routes or ()])[1:-1].replace("}, {", "},\n  {")
+        for name, items, entries in (("rules", self.rules, rule.texts(self.rules or ())), ("routes", self.routes, [of_routes])):
+            if items:
+                pieces += [f',\n"{name}": [\n  ', ",\n  ".join(entries), "\n]"]
+            elif items is not None:
+                pieces.append(f',\n"{name}": []')
+        return "".join([*pieces, "\n}\n"])
 
 
 def taken(items: t.Iterable[Item], by: t.Iterable[Item] | None) -> list[Item]:
@@ -199,7 +199,7 @@ def from_options(
 ) -> Policy:
     """Return the policy in a module's options or in a file. Raises Invalid for the first entry that cannot be used."""
     number = _protocol(protocol)
-    of_rules, rule_places = _items("rules", rules or (), functools.partial(rule.from_options, tables=tables))
+    of_rules, rule_places = _items("rules", rules or (), rule.parser(tables))
     of_routes, route_places = _items("routes", routes or (), functools.partial(route.from_options, tables=tables))
     return Policy(
         number,
@@ -211,7 +211,8 @@ def from_options(
 
 def from_text(text: str, tables: t.Mapping[str, int], lists: t.Collection[str] = ("rules", "routes")) -> Policy:
     """Return the ``lists`` of a policy file; others are None. The heading is skipped. Raises Invalid for any other text."""
-    plain = re.sub("^#.*", "", text)
+    heading = re.match("#.*", text)
+    plain = text[heading.end() :] if heading else text
     begins = re.match(r'\s*{\s*"protocol": (\d+),\s*(?:"(?:enis|uplinks)": [\[{].*[\]}])?', plain)
     if begins and not any(f'"{name}": [' in plain for name in lists):
         plain = begins[0].rstrip(", \n") + "}"  # without any of ``lists``, do not parse thousands of entries of another

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads and changes the kernel's policy rules, routes and neighbours, through rtnetlink.
 
@@ -354,13 +353,13 @@ def dump(kind: int, family: int, opener: wire.Opener = wire.open_socket) -> list
 
 def listed_rules(opener: wire.Opener = wire.open_socket) -> list[Owned]:
     """List the rules of both families in the kernel's order. opener: of another network namespace. Raises Failure."""
-    return [rules.from_message(body) for family in (IPV4, IPV6) for body in dump(GETRULE, family, opener)]
+    return rules.from_messages(body for family in (IPV4, IPV6) for body in dump(GETRULE, family, opener))
 
 
 def rules_at(priorities: t.Container[int]) -> list[Owned]:
     """List the rules with these priorities. Others are not parsed, because a node may have thousands. Raises Failure."""
     bodies = (body for family in (IPV4, IPV6) for body in dump(GETRULE, family))
-    return [rules.from_message(body) for body in bodies if rules.priority_in(body) in priorities]
+    return rules.from_messages(body for body in bodies if rules.priority_in(body) in priorities)
 
 
 def listed_routes(links: t.Mapping[int, str], opener: wire.Opener = wire.open_socket) -> list[Owned]:

@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """A policy rule: a selector and an action. Two rules are equal if no packet could tell them apart."""
 
 from __future__ import annotations
 
 import functools
+import json
+import socket
 import struct
 import sys
 import typing as t
@@ -15,7 +16,7 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._core.fields import ANY, BITS, FAMILIES, IPV4, IPV6, UINT32, Prefix, Range, Unfit
-from .._netlink.attributes import attributes, text, u32
+from .._netlink.attributes import ATTRIBUTE, attributes, text, u32
 from . import rt_names
 
 # include/uapi/linux/fib_rules.h
@@ -180,7 +181,7 @@ def _unknown(attrs: t.Mapping[int, bytes]) -> list[int]:
     return sorted(kind for kind in attrs.keys() - KNOWN if NEUTRAL.get(kind) != attrs[kind])
 
 
-def _sendable(body: bytes) -> bytes:
+def sendable(body: bytes) -> bytes:
     """Return the message without the flags that report missing links: the kernel would store them if they were sent back."""
     *header, flags = HEADER.unpack_from(body)
     return HEADER.pack(*header, flags & INVERT) + body[HEADER.size :]
@@ -222,9 +223,65 @@ def from_message(body: bytes) -> tuple[Rule, int]:
         (number(get(FRA_TABLE, b""), order) or table) if action == LOOKUP else 0,
         number(get(FRA_GOTO, b""), order) if action == GOTO else 0,
         UNSET if suppress == UINT32 else suppress,
-        b"" if is_known else _sendable(body),
+        b"" if is_known else sendable(body),
     )
     return rule, get(FRA_PROTOCOL, b"\0")[0]
+
+
+# A node has rules of thousands of pods that differ in an address alone, so that the rest of such a rule is parsed and shown once:
+# the fields before the prefix, its length, and the fields behind it.
+_Frame = tuple[tuple[t.Any, ...], int, tuple[t.Any, ...]]
+SRC, DST = Rule._fields.index("src"), Rule._fields.index("dst")
+_PLACES = {FRA_SRC: SRC, FRA_DST: DST}
+_new = tuple.__new__  # that of Rule takes longer
+
+
+def _frame(rule: t.Any, place: int) -> _Frame:
+    return rule[:place], rule[place][1], rule[place + 1 :]
+
+
+def from_messages(bodies: t.Iterable[bytes]) -> list[tuple[Rule, int]]:
+    """Return the rules and their protocols, as from_message()."""
+    read: list[tuple[t.Any, int]] = []
+    known: dict[bytes, tuple[_Frame, int]] = {}
+    for body in bodies:
+        size = 4 if body[0] == IPV4 else 16
+        head = body[:-size]  # which has the headers of all attributes
+        if head in known:
+            (before, length, behind), protocol = known[head]
+            read.append((_new(Rule, (*before, (body[-size:], length), *behind)), protocol))
+            continue
+        read.append(from_message(body))
+        rule, protocol = read[-1]
+        place = _PLACES.get(_last_kind(body, size))
+        if place and rule[place] != ANY and not rule.opaque:
+            known[head] = _frame(rule, place), protocol
+    return read
+
+
+def _last_kind(body: bytes, size: int) -> int:
+    """Return the type of the attribute at the end of a message; 0 if its value has another size."""
+    offset, length, kind = HEADER.size, 0, 0
+    while offset < len(body):
+        length, kind = ATTRIBUTE.unpack_from(body, offset)
+        offset += (length + 3) & ~3
+    return kind if length == ATTRIBUTE.size + size else 0
+
+
+def texts(rules: t.Iterable[t.Any]) -> t.Iterator[str]:
+    """Yield the options of each rule as JSON."""
+    known: dict[_Frame, tuple[str, str]] = {}
+    for rule in rules:
+        place = SRC if rule[SRC][0] and not rule[DST][0] else DST
+        packed, length = rule[place]
+        shown = socket.inet_ntop(IPV4 if len(packed) == 4 else IPV6, packed) if packed else ""
+        frame = rule[:place], length, rule[place + 1 :]
+        if frame not in known:
+            text, start = json.dumps(rule.options()), f'"{"from" if place == SRC else "to"}": "'
+            before, _address, behind = text.partition(start + shown) if packed else (text, "", "")
+            known[frame] = before + start if packed else before, behind
+        before, behind = known[frame]
+        yield f"{before}{shown}{behind}"
 
 
 def _fwmark(fwmark: object) -> tuple[int, int]:
@@ -289,6 +346,33 @@ def from_options(option: str, entry: t.Mapping[str, t.Any], tables: t.Mapping[st
         raise Invalid(f"{option}.priority", None, "given; otherwise the kernel would choose one")
     parsed["family"] = _family(option, entry, parsed)
     return _checked(option, entry, parsed)
+
+
+def parser(tables: t.Mapping[str, int]) -> t.Callable[[str, t.Mapping[str, t.Any]], Rule]:
+    """Return from_options() for these tables, which parses once what entries of one address each have in common."""
+    known: dict[tuple[t.Any, ...], _Frame] = {}
+
+    def parsed(option: str, entry: t.Mapping[str, t.Any]) -> Rule:
+        get = entry.get
+        priority, table, family, source, destination = get("priority"), get("table"), get("family"), get("from"), get("to")
+        address: t.Any = destination if source is None else source
+        is_plain = type(priority) in _HASHED and type(table) in _HASHED and family in _FAMILIES and type(address) is str
+        if not is_plain or not (source is None or destination is None) or not entry.keys() <= _PLAIN_OPTIONS:
+            return from_options(option, entry, tables)
+        key = source is None, ":" in address, priority, table, family
+        try:
+            packed = socket.inet_pton(IPV6 if key[1] else IPV4, address)
+        except (OSError, ValueError):  # a prefix, or none
+            return from_options(option, entry, tables)
+        if key not in known:
+            known[key] = _frame(from_options(option, entry, tables), DST if source is None else SRC)
+        before, length, behind = known[key]
+        return _new(Rule, (*before, (packed, length), *behind))
+
+    return parsed
+
+
+_HASHED, _FAMILIES = (int, str), (None, *FAMILIES)  # True is 1 to a dictionary
 
 
 def _family(option: str, entry: t.Mapping[str, t.Any], parsed: dict[str, t.Any]) -> int:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reverse-path filtering in the running kernel."""
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Failure
-from .._core.plan import Backend, Plan, Plane, Step, whole
+from .._core.plan import Plan, Plane, Step, whole
 from .._files import files, managed_files
 from .._platform import sysctl, sysctl_files
 from . import reverse_path
@@ -148,6 +147,7 @@ class LiveReversePath:
         configuration: t.Mapping[str, str] | None = None,
         file: managed_files.ManagedFiles | None = None,
     ) -> None:
+        self.backends = (backend, file_system)
         self._backend = backend
         self._files = file_system
         self._desired = desired
@@ -250,7 +250,3 @@ class LiveReversePath:
         path = key(change.name, self._setting)
         summary = f"write {change.desired} to {dotted(change.name, self._setting)}"
         return Step(summary, sysctl.Write(path, change.desired), sysctl.Restore(path, change.current, change.desired))
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._files)

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads what pods have themselves: addresses, rules, routes, neighbours and listening sockets."""
 
@@ -16,8 +15,8 @@ from .._core.errors import Failure
 from .._files import files
 from .._interfaces import interfaces_backend
 from .._interfaces.interface import Interface, other_ends
-from .._netlink import wire
-from .._platform import process
+from .._netlink import sock_diag, wire
+from .._platform import kernel, process
 from .._routing import routing_backend, rt_names
 from .._routing.route import LOCAL
 from . import entries, proc_net
@@ -30,21 +29,24 @@ def pods(_run: process.Runner, note: Notes, with_listeners: bool = True) -> list
     """Return what each network namespace with an end of a veth of the node has itself: its addresses, as its table local has
     them, its rules, its other routes, its neighbours and its listening sockets.
 
-    with_listeners: a trace needs none of these, and they take as long as the rest.
+    with_listeners: a trace needs none of these.
     """
     interfaces = interfaces_backend.read().interfaces
-    openers = interfaces_backend.openers()
-    sides = []
-    for namespace in dict.fromkeys(end.namespace for end in other_ends(interfaces).values()):
-        inside = [interface for interface in interfaces if interface.namespace == namespace]
+    by_namespace: dict[str, list[Interface]] = {end.namespace: [] for end in other_ends(interfaces).values()}
+    for interface in interfaces:
+        by_namespace.get(interface.namespace, []).append(interface)
+    sides: dict[str, dict[str, t.Any]] = {}
+    protocols = [sock_diag.SOCK_DIAG] if with_listeners and has_diagnosis() else []
+    for namespace in interfaces_backend.entered(by_namespace, *protocols):
+        name = namespace.name
         try:
-            with openers[namespace]() as entered:  # of which each request takes a copy: to enter is slower
-                sides.append({"namespace": namespace, **_side(inside, entered.dup)})
-                sides[-1].update(_listeners(namespace) if with_listeners else {})
-        except (KeyError, OSError, Failure) as error:
-            if namespace in interfaces_backend.openers():  # otherwise the pod has ended
-                note(namespace, f"The routes of this network namespace could not be read: {error}.")
-    return sides
+            sides[name] = {"namespace": name, **_side(by_namespace[name], namespace.opener())}
+            opener = namespace.opener(sock_diag.SOCK_DIAG) if protocols else None
+            sides[name].update(_listeners(name, opener) if with_listeners else {})
+        except (OSError, Failure) as error:
+            if interfaces_backend.exists(name):  # otherwise the pod has ended
+                note(name, f"The routes of this network namespace could not be read: {error}.")
+    return [sides[name] for name in by_namespace if name in sides]
 
 
 def _side(inside: t.Sequence[Interface], opener: wire.Opener) -> dict[str, t.Any]:
@@ -62,20 +64,34 @@ def _side(inside: t.Sequence[Interface], opener: wire.Opener) -> dict[str, t.Any
     }
 
 
-def listening(folder: str = "/proc/net") -> list[dict[str, t.Any]]:
-    """Return the listening TCP sockets by port and address, each once. Raises Failure."""
-    sockets: list[dict[str, t.Any]] = []
-    for path in filter(os.path.exists, (f"{folder}/{name}" for name in proc_net.SOCKETS)):
-        with files.answering(path):
-            sockets += proc_net.listeners(files.text(path))
+def has_diagnosis() -> bool:
+    """Return whether the kernel lists sockets without loading a module for it."""
+    try:
+        return kernel.is_ready(sock_diag.MODULE) and sock_diag.listeners() is not None
+    except Failure:  # a kernel without it
+        return False
+
+
+def listening(folder: str = "/proc/net", opener: wire.Opener | None = None) -> list[dict[str, t.Any]]:
+    """Return the listening TCP sockets by port and address, each once. Raises Failure.
+
+    opener: opens a socket for sock_diag.listeners(). folder: has what is read without one.
+    """
+    if opener:
+        sockets = [{"address": fields.show(address), "port": port} for address, port in sock_diag.listeners(opener)]
+    else:
+        sockets = []
+        for path in filter(os.path.exists, (f"{folder}/{name}" for name in proc_net.SOCKETS)):
+            with files.answering(path):
+                sockets += proc_net.listeners(files.text(path))
     once = {(entry["port"], entry["address"]): entry for entry in sockets}
     return [once[key] for key in sorted(once)]
 
 
-def _listeners(namespace: str) -> dict[str, t.Any]:
+def _listeners(namespace: str, opener: wire.Opener | None) -> dict[str, t.Any]:
     """Return the listening sockets of a namespace; nothing if no process in it is known. Raises Failure."""
     process_id = namespace.removeprefix("process ")
-    return {"listeners": listening(f"/proc/{process_id}/net")} if process_id.isdigit() else {}
+    return {"listeners": listening(f"/proc/{process_id}/net", opener)} if process_id.isdigit() else {}
 
 
 def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
@@ -85,13 +101,13 @@ def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
     for node_end, end in other_ends(interfaces).items():
         ends_of.setdefault(end.namespace, {})[end.number] = node_end.link
     permanent_neighbours = []
-    for namespace, opener in interfaces_backend.openers().items():
-        ends = ends_of.get(namespace, {})
+    for namespace in interfaces_backend.entered(ends_of):
+        ends = ends_of[namespace.name]
         try:
-            listed = routing_backend.listed_neighbours(ends, opener) if ends else []
+            listed = routing_backend.listed_neighbours(ends, namespace.opener())
         except (OSError, Failure) as error:
-            if namespace in interfaces_backend.openers():  # otherwise the pod has ended
-                note(namespace, f"The neighbours of this network namespace could not be read: {error}.")
+            if interfaces_backend.exists(namespace.name):  # otherwise the pod has ended
+                note(namespace.name, f"The neighbours of this network namespace could not be read: {error}.")
             continue
         permanent = (entry for entry in listed if entry.is_permanent and entry.link in ends.values())
         permanent_neighbours += [{"link": entry.link, "address": entry.address, "mac": entry.mac} for entry in permanent]

@@ -1,11 +1,10 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The files of /proc/net: the kernel's counters of packets, some of which tell why it dropped them, and listening TCP sockets.
 
-ss asks the kernel by netlink instead, which loads a kernel module.
+_netlink/sock_diag.py lists these sockets faster, where that loads no kernel module.
 """
 
 from __future__ import annotations

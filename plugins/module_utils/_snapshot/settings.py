@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Settings of the network: the running kernel's that decide where a packet goes, and those that files set at the next boot."""
 
@@ -9,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
+import struct
 import typing as t
 
 from .._core.names import DOTTED
@@ -45,21 +45,24 @@ NODE = (
 # By which a bridge shows its frames to the rules of iptables and nft, by family. Without the module br_netfilter the kernel has
 # none of them, and a bridge shows nothing.
 BRIDGED = {"ipv4": "net.bridge.bridge-nf-call-iptables", "ipv6": "net.bridge.bridge-nf-call-ip6tables"}
-# Of each link, of all and of default.
+# Of each link, of all and of default. The numbers are the places of the values with which the kernel lists a link, from which new
+# kernels send more of them (include/uapi/linux/ip.h, IPV4_DEVCONF_*, and ipv6.h, DEVCONF_*).
 LINK = {
-    "ipv4": (
-        "accept_local", "accept_redirects", "accept_source_route", "arp_accept", "arp_announce", "arp_filter", "arp_ignore",
-        "bc_forwarding", "disable_policy", "disable_xfrm", "drop_gratuitous_arp", "drop_unicast_in_l2_multicast", "forwarding",
-        "ignore_routes_with_linkdown", "mc_forwarding", "medium_id", "proxy_arp", "proxy_arp_pvlan", "route_localnet",
-        "rp_filter", "secure_redirects", "send_redirects", "shared_media", "src_valid_mark",
-    ),
-    "ipv6": (
-        "accept_dad", "accept_ra", "accept_ra_defrtr", "accept_ra_pinfo", "accept_ra_rt_info_max_plen",
-        "accept_ra_rt_info_min_plen", "accept_redirects", "accept_source_route", "accept_untracked_na", "addr_gen_mode",
-        "autoconf", "disable_ipv6", "disable_policy", "drop_unicast_in_l2_multicast", "drop_unsolicited_na", "force_forwarding",
-        "forwarding", "hop_limit", "ignore_routes_with_linkdown", "keep_addr_on_down", "mc_forwarding", "mtu", "proxy_ndp",
-        "rpl_seg_enabled", "seg6_enabled", "use_oif_addrs_only",
-    ),
+    "ipv4": {
+        "accept_local": 22, "accept_redirects": 3, "accept_source_route": 8, "arp_accept": 20, "arp_announce": 17,
+        "arp_filter": 12, "arp_ignore": 18, "bc_forwarding": 31, "disable_policy": 15, "disable_xfrm": 14,
+        "drop_gratuitous_arp": 30, "drop_unicast_in_l2_multicast": 29, "forwarding": 0, "ignore_routes_with_linkdown": 28,
+        "mc_forwarding": 1, "medium_id": 13, "proxy_arp": 2, "proxy_arp_pvlan": 24, "route_localnet": 25, "rp_filter": 7,
+        "secure_redirects": 4, "send_redirects": 5, "shared_media": 6, "src_valid_mark": 23,
+    },
+    "ipv6": {
+        "accept_dad": 27, "accept_ra": 3, "accept_ra_defrtr": 17, "accept_ra_pinfo": 18, "accept_ra_rt_info_max_plen": 21,
+        "accept_ra_rt_info_min_plen": 49, "accept_redirects": 4, "accept_source_route": 24, "accept_untracked_na": 57,
+        "addr_gen_mode": 47, "autoconf": 5, "disable_ipv6": 26, "disable_policy": 48, "drop_unicast_in_l2_multicast": 40,
+        "drop_unsolicited_na": 41, "force_forwarding": 59, "forwarding": 0, "hop_limit": 1, "ignore_routes_with_linkdown": 39,
+        "keep_addr_on_down": 42, "mc_forwarding": 25, "mtu": 2, "proxy_ndp": 22, "rpl_seg_enabled": 51, "seg6_enabled": 44,
+        "use_oif_addrs_only": 37,
+    },
 }  # fmt: skip
 # Settings whose effective value is the larger of conf/all and the link's (include/linux/inetdevice.h, net/ipv6/ndisc.c, route.c).
 LARGER = {
@@ -97,6 +100,12 @@ def of_one(key: str, value: int) -> dict[str, t.Any]:
     settings: dict[str, t.Any] = {}
     put(settings, key, value)
     return settings
+
+
+def of_listed_link(family: str, values: bytes) -> dict[str, int]:
+    """Return the settings among the values with which the kernel lists a link. values: none if the link lacks the family."""
+    numbers = struct.unpack(f"={len(values) // 4}i", values)
+    return {name: numbers[place] for name, place in LINK[family].items() if place < len(numbers)}
 
 
 def forwarding_key(family: str, link: str) -> str:

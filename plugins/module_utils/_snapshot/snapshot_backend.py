@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads a node's packet path, one subset after the other. Changes nothing, and loads no kernel module."""
 
@@ -17,11 +16,11 @@ from .._bpf import attachments, loader
 from .._bpf.instructions import OWN_PROGRAMS
 from .._core import fields
 from .._core.errors import Failure
-from .._core.fields import IPV4, IPV6
+from .._core.fields import FAMILIES, IPV4, IPV6
 from .._core.names import DOTTED
 from .._interfaces import interfaces_backend
 from .._interfaces.link_backend import LinkMessages
-from .._interfaces.link_message import Address
+from .._interfaces.link_message import Address, Link
 from .._netlink import rtnetlink, wire
 from .._platform import kernel, process
 from .._routing.neighbour import HEADER
@@ -36,8 +35,11 @@ def settings(_run: process.Runner, _note: Notes, further: t.Iterable[str] = ()) 
 
     further: settings of the node, as sysctl prints them, besides those that decide where packets go.
     """
-    names = [settings_model.ALL, settings_model.DEFAULT, *(name for _index, name in socket.if_nameindex())]
-    by_family = {family: _settings_of_links(family, names) for family in settings_model.FAMILIES}
+    listed: dict[str, Link] = {}
+    with contextlib.suppress(Failure):  # then /proc/sys has them
+        listed = {link.name: link for link in LinkMessages().links()}
+    names = [name for _index, name in socket.if_nameindex()]
+    by_family = {family: _settings_of_links(family, names, listed) for family in settings_model.FAMILIES}
     keys = (*settings_model.NODE, *(key.translate(DOTTED) for key in further))
     return {
         "node": {
@@ -49,11 +51,25 @@ def settings(_run: process.Runner, _note: Notes, further: t.Iterable[str] = ()) 
     }
 
 
-def _settings_of_links(family: str, names: t.Iterable[str]) -> dict[str, dict[str, int]]:
-    """Return the settings by link, without links that have disappeared since; none if the kernel lacks the family."""
-    folders = {name: f"net/{family}/conf/{name}" for name in names}
-    read = {name: _values(f"{folder}/{key}" for key in settings_model.LINK[family]) for name, folder in folders.items()}
-    return {name: {key.rpartition("/")[2]: value for key, value in values.items()} for name, values in read.items() if values}
+def _settings_of_links(family: str, links: t.Iterable[str], listed: t.Mapping[str, Link]) -> dict[str, dict[str, int]]:
+    """Return the settings by link, without links that have disappeared since; none if the kernel lacks the family.
+
+    listed: links by name. The kernel lists a link with most of its settings, whereas reading each below /proc/sys takes
+    longer than all else on a node of many links. There it tells which ones it has, as each link has those of DEFAULT.
+    """
+    read = {name: _below(family, name, settings_model.LINK[family]) for name in (settings_model.ALL, settings_model.DEFAULT)}
+    existing = read[settings_model.DEFAULT]
+    for name in links:
+        values = listed[name].conf(FAMILIES[family]) if name in listed else b""
+        sent = settings_model.of_listed_link(family, values)
+        of_link = {**sent, **_below(family, name, existing.keys() - sent.keys())}
+        read[name] = {key: of_link[key] for key in existing if key in of_link}
+    return {name: values for name, values in read.items() if values}
+
+
+def _below(family: str, link: str, names: t.Iterable[str]) -> dict[str, int]:
+    folder = f"net/{family}/conf/{link}"
+    return {key.rpartition("/")[2]: value for key, value in _values(f"{folder}/{name}" for name in names).items()}
 
 
 def _values(keys: t.Iterable[str]) -> dict[str, int]:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """Reads other software that affects a node's packet path, and what the kernel counted: network daemons, firewalls, what the next
 boot sets, CNI, this collection's units and records, listening sockets, neighbours of pods, counters, versions."""
@@ -19,6 +18,7 @@ from .._core.errors import Failure
 from .._files import files
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import IFINFO
+from .._netlink import sock_diag
 from .._netlink.attributes import attributes
 from .._network_daemons import daemons_backend
 from .._network_daemons.daemons_backend import Networkd
@@ -145,7 +145,7 @@ def units(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 def listeners(_run: process.Runner, _note: Notes) -> list[dict[str, t.Any]]:
     """Return the listening TCP sockets of the node. Raises Failure."""
-    return pods_backend.listening()
+    return pods_backend.listening(opener=sock_diag.open_socket if pods_backend.has_diagnosis() else None)
 
 
 def versions(run: process.Runner, note: Notes) -> dict[str, str | None]:

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """A unit that is enabled and active, and a unit that is masked."""
 
@@ -10,7 +9,7 @@ from __future__ import annotations
 import typing as t
 
 from .._core.errors import Refusal
-from .._core.plan import Backend, ObjectText, Plan, Plane, Step, objects
+from .._core.plan import ObjectText, Plan, Plane, Step, objects
 from .._files import files, managed_files
 from . import unit_files, units
 from .boot_unit import BootUnit, UnitVerdict
@@ -64,12 +63,12 @@ class EnabledUnit:
         is_resident: bool = False,
     ) -> None:
         self.name = unit_files.path_of(unit.name)
-        self._backend = backend
+        self.backends = (backend, systemd)
         self._systemd = systemd
         self._unit = unit.name
         self._boot_unit = unit
         self._order: tuple[BootOrder, tuple[tuple[str, str], ...]] | None = None
-        self._desired = desired
+        self.is_desired = desired
         self._starts = starts
         self._is_resident = is_resident
         drop_in = f"{unit_files.path_of(unit.beside)}.d/{unit.name.rpartition('.')[0]}.conf"
@@ -89,7 +88,7 @@ class EnabledUnit:
         return ObservedUnit(groups, is_managed, verdict, *order)
 
     def _is_placing(self, groups: t.Sequence[managed_files.ObservedFiles]) -> bool:
-        return self._desired and any(group.plan(state).steps for group, state in zip(self._groups, groups))
+        return self.is_desired and any(group.plan(state).steps for group, state in zip(self._groups, groups))
 
     def _boot_order(self) -> tuple[BootOrder, tuple[tuple[str, str], ...]]:
         """Return the order of a boot with the unit, and the collection's units in it. Asks systemd once in a run."""
@@ -100,7 +99,7 @@ class EnabledUnit:
 
     def _verdict(self) -> UnitVerdict:
         """Ask systemd only if the unit must be active. Otherwise a file tells whether it is active or starting."""
-        if self._desired and self._starts:
+        if self.is_desired and self._starts:
             return self._systemd.verdict(self._unit)
         return UnitVerdict.ACTIVE if self._systemd.is_active(self._unit) else UnitVerdict.INACTIVE
 
@@ -115,7 +114,7 @@ class EnabledUnit:
             return Plan(placing, objects(plans))
         starting = tuple(self._afterwards(placing, observed))
         if starting and not placing:
-            due = UnitVerdict.ACTIVE if self._desired else UnitVerdict.INACTIVE
+            due = UnitVerdict.ACTIVE if self.is_desired else UnitVerdict.INACTIVE
             before, after = (f"# {self._unit}: {verdict.value}\n" for verdict in (observed.verdict, due))
             return Plan(starting, (ObjectText(self._unit, before, after),))
         steps = (*self._before(placing, observed), *placing, *starting)
@@ -126,14 +125,14 @@ class EnabledUnit:
 
         The first steps are undone last: the former files are in place again by then, and systemd has read them.
         """
-        is_ending = self._starts or not self._desired
+        is_ending = self._starts or not self.is_desired
         if placing and self._is_resident and is_ending and observed.verdict is UnitVerdict.ACTIVE:
             yield Step(f"restart {self._unit} in its former version", undo=units.Restart(self._unit))
-        if placing and self._desired and self._starts and observed.groups[0].states[self.name] is None:
+        if placing and self.is_desired and self._starts and observed.groups[0].states[self.name] is None:
             yield Step(f"stop and unload {self._unit}", undo=units.Forget(self._unit))
 
     def _afterwards(self, placing: t.Sequence[Step], observed: ObservedUnit) -> t.Iterator[Step]:
-        if not self._desired:
+        if not self.is_desired:
             if placing or observed.verdict is UnitVerdict.ACTIVE:  # a killed run may have removed only the files
                 yield Step(f"stop and unload {self._unit}", units.Forget(self._unit))
         elif observed.verdict is UnitVerdict.ACTIVE:
@@ -142,14 +141,6 @@ class EnabledUnit:
         elif self._starts and (placing or observed.verdict not in (UnitVerdict.SKIPPED, UnitVerdict.QUEUED)):
             undo = units.Forget(self._unit) if self._is_resident else None
             yield Step(f"start {self._unit}", units.Start(self._unit), undo)
-
-    @property
-    def is_desired(self) -> bool:
-        return self._desired
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._systemd)
 
 
 def _refuse_cycle(unit: BootUnit, order: BootOrder) -> None:
@@ -221,7 +212,8 @@ class MaskedUnit:
         self.name = unit_files.path_of(unit)
         self._backend = backend
         self._systemd = systemd
-        self._desired = desired
+        self.backends = (backend, systemd)
+        self.is_desired = desired
         self._note_path = f"{self.name}.d/masked-by-kubenode"
         note = text(self._note_path, NOTE.format(unit=unit) if desired else None)
         self._note = ManagedFiles(backend, [note], "service", "set service to ignore")
@@ -230,10 +222,10 @@ class MaskedUnit:
         return ObservedMask(self._backend.read(self.name), self._note.observe(), self._systemd.is_running())
 
     def plan(self, observed: ObservedMask) -> Plan:
-        steps = self._masking(observed) if self._desired else self._unmasking(observed)
+        steps = self._masking(observed) if self.is_desired else self._unmasking(observed)
         if not steps:
             return Plan()
-        objects = whole(self._shown(observed.current == MASK), self._shown(self._desired))
+        objects = whole(self._shown(observed.current == MASK), self._shown(self.is_desired))
         return Plan(with_reload(steps, observed.is_managed), objects)
 
     def _masking(self, observed: ObservedMask) -> list[Step]:
@@ -255,11 +247,3 @@ class MaskedUnit:
 
     def _shown(self, is_masked: bool) -> str:
         return f"# {self.name} -> {MASK.path}\n" if is_masked else ""
-
-    @property
-    def is_desired(self) -> bool:
-        return self._desired
-
-    @property
-    def backends(self) -> t.Sequence[Backend]:
-        return (self._backend, self._systemd)

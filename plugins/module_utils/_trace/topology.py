@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# This module util is private to the collection: it may change at any time.
 
 """The topology of a node: the neighbours of each link, the other end of each link, and the link by which a reply comes in."""
 
@@ -13,13 +12,13 @@ import typing as t
 
 from .._core import fields
 from .._core.errors import Invalid
-from .._core.fields import Unfit
 from .._routing.route import Route
 from .._snapshot import values
 from .._snapshot.assumption import Assumption
 from .._snapshot.values import MAIN, UNUSABLE, Neighbour, Pod, Snapshot
-from .._twin import assumptions, blueprint, pod_links, reachable
+from .._twin import assumptions, blueprint, pod_links
 from .._twin.blueprint import LOOPBACK, WORLD_MAC, Blueprint
+from .._twin.reachable import packed
 from .._twin.substitutions import NEIGHBOR, replaced
 from .culprit import DOWN, NO_CARRIER, Link
 from .frame import Frame, is_group
@@ -37,7 +36,7 @@ OF_DATABASE = ("learning", "proxy", "l2miss", "l3miss", "external")
 FLOODED = "00:00:00:00:00:00"  # of the entry of that database for what has no entry
 
 
-_ASSUMED = {*map(reachable.packed, assumptions.BENCHMARK.values())}
+_ASSUMED = {*map(packed, assumptions.BENCHMARK.values())}
 
 
 class Departure(t.NamedTuple):
@@ -143,7 +142,7 @@ class Topology:
         self._unsolved: set[tuple[str, bytes]] = set()
         self.known_macs: dict[tuple[str, bytes], bytes] = {}
         for neighbour in snapshot.neighbors:
-            place = neighbour.dev, _packed(neighbour.address)
+            place = neighbour.dev, packed(neighbour.address)
             if neighbour.is_failed:
                 self._unsolved.add(place)
             elif blueprint.is_mac(neighbour.mac):
@@ -155,21 +154,21 @@ class Topology:
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
         self._clouds = self._uplinks | {route.dev for route in routes if self._is_by_near_gateway(route)}
         every = [(name, address) for name, link in self.links.items() for address in link.address_info]
-        self._addresses = {_packed(address.host): name for name, address in every if not address.is_unusable}
+        self._addresses = {packed(address.host): name for name, address in every if not address.is_unusable}
         self._unusable = {
-            _packed(address.host): (name, next(flag for flag in UNUSABLE if flag in address.flags))
+            packed(address.host): (name, next(flag for flag in UNUSABLE if flag in address.flags))
             for name, address in every
             if address.is_unusable
         }
         self.pod_sides = PodSides(snapshot)
         self._far = {
-            _packed(address.partition("/")[0]): name for name, link in self.links.items() for address in link.peer.addresses
+            packed(address.partition("/")[0]): name for name, link in self.links.items() for address in link.peer.addresses
         }
         self._before = self._far, self._clouds
 
     def _is_by_near_gateway(self, route: values.Route) -> bool:
         """Return whether a route names a gateway in a network of its link, as that of a cloud, and not a tunnel's other end."""
-        gateway = _packed(route.via)
+        gateway = packed(route.via)
         networks = self._networks.get(route.dev, ()) if self.kind(route.dev) in OUTSIDE_KINDS else ()
         return bool(gateway) and any(ipaddress.ip_address(gateway) in network for network in networks)
 
@@ -340,7 +339,7 @@ class Topology:
 
         The kernel gives such a port a link-local address.
         """
-        addresses = (_packed(text.partition("/")[0]) for text in self.link(link).peer.addresses)
+        addresses = (packed(text.partition("/")[0]) for text in self.link(link).peer.addresses)
         return {address for address in addresses if address and not _is_link_local(address)}
 
     def world_mac(self, link: str) -> bytes:
@@ -368,7 +367,7 @@ class Topology:
 
     def _is_no_gateway(self, bridge: str) -> bool:
         """Return whether a bridge has no address, so that no machine at its ports sends packets to it."""
-        addresses = map(_packed, self.links[bridge].addresses)
+        addresses = map(packed, self.links[bridge].addresses)
         return bool(self._addresses) and all(map(_is_link_local, addresses))
 
     def _is_on_link(self, bridge: str, address: bytes) -> bool:
@@ -498,15 +497,8 @@ def _has_full_table(snapshot: Snapshot, size: int) -> bool:
     """Return whether the node has as many neighbours of a family as it may. size: of an address."""
     key = f"net.ipv{4 if size == 4 else 6}.neigh.default.gc_thresh3"
     most, counted = snapshot.settings.node.get(key), (each for each in snapshot.neighbors if each.is_counted)
-    return most is not None and sum(len(_packed(each.address)) == size for each in counted) >= int(most)
+    return most is not None and sum(len(packed(each.address)) == size for each in counted) >= int(most)
 
 
 def _is_link_local(address: bytes) -> bool:
     return len(address) == 16 and ipaddress.ip_address(address).is_link_local
-
-
-def _packed(value: object) -> bytes:
-    try:
-        return fields.address(value)[1]
-    except Unfit:
-        return b""

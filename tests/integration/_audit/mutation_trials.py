@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.suspicion import ERROR, PRESENT, RISK
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 from lab import network
@@ -33,8 +32,9 @@ from lab.entering import LabError
 from lab.machine import Machine
 from lab.network import Connection, Network
 
-from .._trace import odd_nodes, random_nodes
+from .._trace import odd_nodes
 from . import cure_trials, mutations
+from .auditing import concluded
 from .cure_trials import CURED, HARMED, NOT_CURED, Cure
 from .layouts import LAYOUTS, Layout
 
@@ -107,7 +107,7 @@ def snapshot_of(node: Network, machines: Mapping[str, Machine]) -> dict[str, Any
 
 def audited(read: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the errors and risks that an audit finds present."""
-    result = audit_backend.result(audit_backend.Audit(read, catalogue.CHECKS), random_nodes.run)
+    result = concluded(read)
     return [each for each in result["findings"] if each["state"] == PRESENT and each["severity"] in (ERROR, RISK)]
 
 

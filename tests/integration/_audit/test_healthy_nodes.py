@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
-
-from .._trace import random_nodes
+from .auditing import concluded
 from .healthy_nodes import CIS, IMAGES, NODES, SYSTEMD, Image
 
 # By node and image, the findings that are right.
@@ -57,8 +55,7 @@ def is_in_sample(case: tuple[str, Image]) -> bool:
 
 @pytest.mark.parametrize(("name", "image"), sampled(itertools.product(NODES, IMAGES), is_in_sample))
 def test_a_healthy_node_has_no_finding(name: str, image: Image) -> None:
-    audit = audit_backend.Audit(NODES[name](image).done(), catalogue.CHECKS)
-    result = audit_backend.result(audit, random_nodes.run)
+    result = concluded(NODES[name](image).done())
     by_state: dict[str, dict[str, Any]] = {"present": {}, "cannot_tell": {}}
     lost = [finding for finding in result["findings"] if (finding["id"], finding["state"]) == ("path-lost", "present")]
     assert [finding for finding in lost if finding["severity"] != "note"] == []
@@ -75,8 +72,7 @@ def test_a_pod_of_a_bridge_has_moved_if_its_permanent_neighbour_has_another_mac(
     pod["mac"] = "02:00:00:00:00:99"
     # A path that is lost makes an error of the note whose remedy ends that.
     for does_prove, severity in ((False, "note"), (True, "error")):
-        audit = audit_backend.Audit(snapshot, catalogue.CHECKS, does_prove=does_prove)
-        findings = audit_backend.result(audit, random_nodes.run)["findings"]
+        findings = concluded(snapshot, does_prove=does_prove)["findings"]
         present = [
             (finding["id"], finding["subject"], finding["severity"], bool(finding["packet"]))
             for finding in findings
@@ -87,8 +83,7 @@ def test_a_pod_of_a_bridge_has_moved_if_its_permanent_neighbour_has_another_mac(
 
 @pytest.mark.parametrize("name", NODES)
 def test_a_healthy_node_has_no_finding_if_no_packet_is_tried(name: str) -> None:
-    audit = audit_backend.Audit(NODES[name](SYSTEMD).done(), catalogue.CHECKS, does_prove=False)
-    result = audit_backend.result(audit, random_nodes.run)
+    result = concluded(NODES[name](SYSTEMD).done(), does_prove=False)
     present = {finding["id"] for finding in result["findings"] if finding["state"] == "present"}
     assert present == ALWAYS.get(name, set()) - {"path-lost", "forwarding-off-at-boot"}  # which packets show
     assert result["profile"]["name"] is None

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Invalid
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin import assumptions, blueprint, snapshot_form, worlds
 
-from .._trace import random_nodes
+from .auditing import concluded
 from .healthy_nodes import CIS, eks_ubuntu, flannel
 
 Path = tuple[Any, ...]
@@ -72,7 +71,7 @@ def test_a_part_of_another_type_is_named_or_does_not_matter() -> None:
             hostile = changed(snapshot, path, value)
             try:
                 snapshot_form.check(hostile)
-                audit_backend.result(audit_backend.Audit(hostile, catalogue.CHECKS, {}, False), random_nodes.run)
+                concluded(hostile, does_prove=False)
             except Invalid as error:
                 assert error.option.startswith("snapshot")
             except Exception as error:  # an exception of any other kind is what the test looks for
@@ -97,8 +96,7 @@ def test_an_address_that_no_network_has_ends_no_audit(added: dict[str, Any]) -> 
     snapshot = flannel(CIS).done()
     for subset, entry in added.items():
         snapshot[subset].append(entry)
-    audit = audit_backend.Audit(snapshot, catalogue.CHECKS, does_prove=False)
-    assert audit_backend.result(audit, random_nodes.run)["passed"]
+    assert concluded(snapshot, does_prove=False)["passed"]
 
 
 def test_the_time_of_an_audit_grows_with_the_rules_and_not_with_their_square() -> None:
@@ -108,8 +106,7 @@ def test_the_time_of_an_audit_grows_with_the_rules_and_not_with_their_square() -
         node.snapshot["rules"].append({"priority": 1536, "family": "ipv4", "from": address, "table": "2"})
         node.route(address, "eni1", scope="link")
     begin = time.monotonic()
-    audit = audit_backend.Audit(node.done(), catalogue.CHECKS, does_prove=False)
-    audit_backend.result(audit, random_nodes.run)
+    concluded(node.done(), does_prove=False)
     assert time.monotonic() - begin < 10  # it takes 0.3 s, and took 33 s when each rule looked through all routes
 
 
@@ -118,8 +115,7 @@ def test_an_audit_reads_a_hundred_thousand_rules_of_iptables_in_seconds() -> Non
     comment = '-m comment --comment "default/service cluster IP"'
     node.iptables("ip", "mangle", *(f"-A PREROUTING -s 10.96.0.1/32 {comment} -j KUBE-SVC-{n}" for n in range(100_000)))
     begin = time.process_time()
-    audit = audit_backend.Audit(node.done(), catalogue.CHECKS, does_prove=False)
-    audit_backend.result(audit, random_nodes.run)
+    concluded(node.done(), does_prove=False)
     assert time.process_time() - begin < 4  # it takes 0.7 s, and took 15 s when each line was read by shlex
 
 
@@ -175,7 +171,7 @@ def test_a_number_that_no_field_holds_is_named_or_does_not_matter() -> None:
     for place, hostile in with_numbers(snapshot):
         try:
             read = snapshot_form.read(hostile)
-            audit_backend.result(audit_backend.Audit(hostile, catalogue.CHECKS, {}, False), random_nodes.run)
+            concluded(hostile, does_prove=False)
             blueprint.draw(read)
             assumptions.complete(read, {}, ENDS)
             worlds.open_for(read, ENDS)

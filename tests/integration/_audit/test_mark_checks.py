@@ -1,36 +1,31 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Marks that do not lead replies back: each finding's remedy is applied on the node, and the finding is gone."""
+"""Marks and filters of reverse paths that keep replies back: each remedy is applied on the node, and the finding is gone."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
-from lab import Lab
+from lab import Lab, eni6
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
 from .._trace import test_cures as scenes
+from .auditing import apply, audited, findings
+from .troubles import FIREWALLD, OFF
+
+# Marks that do not lead replies back: each finding's remedy is applied on the node, and the finding is gone
+
 
 STRICT_LINK = "sysctl -qw net.ipv4.conf.eth0.rp_filter=1"
-
-
-def findings(node: NamespaceNode, check: str) -> list[dict[str, Any]]:
-    result = Steps(node, "datapath_audit", {"checks": [check]}).run()
-    assert result["findings"] or result["passed"] == [check]
-    return list(result["findings"])
-
-
-def apply(node: NamespaceNode, remedy: dict[str, Any]) -> None:
-    for command in remedy.get("commands", ()):
-        node.run(shlex.split(command))
-    if "module" in remedy:
-        Steps(node, remedy["module"].rpartition(".")[2], remedy["options"]).run()
 
 
 def test_a_strict_filter_that_does_not_look_at_marks() -> None:
@@ -112,7 +107,7 @@ def test_a_rule_of_nft_that_writes_the_whole_mark(marked: NamespaceNode, rule: s
     expected = [f"inet other early {OF_NFT[rule]}"] if OF_NFT[rule] else []
     assert [finding["subject"] for finding in findings(marked, "mark-clobbered")] == expected
     listing = {command: marked.run(command.split()).stdout for command in ("ip rule", "ip -6 rule", "nft list ruleset")}
-    result = Steps(marked, "datapath_audit", {"checks": ["mark-clobbered"], "snapshot": pastes.read(listing).snapshot}).run()
+    result = audited(marked, "mark-clobbered", snapshot=pastes.read(listing).snapshot)
     # A report without the rules of iptables does not show which bits marks of connections have.
     is_certain = expected and OF_NFT[rule] != "ct mark"
     present = [finding["subject"] for finding in result["findings"] if finding["state"] == "present"]
@@ -129,9 +124,8 @@ def test_a_whole_mark_that_the_connection_has_is_restored(marked: NamespaceNode,
     assert bool(findings(marked, "mark-clobbered")) == (not saving)
 
 
-def test_packets_between_pods_that_come_back_by_the_network(lab: Lab) -> None:
+def test_packets_between_pods_that_come_back_by_the_network(node: NamespaceNode) -> None:
     """As azure-vnet's mode transparent-tunnel leads them."""
-    node: NamespaceNode = lab.node("node1")
     node.ip(
         [
             *(f"link add azv{number} type veth peer name pod{number}" for number in (1, 2)),
@@ -149,3 +143,58 @@ def test_packets_between_pods_that_come_back_by_the_network(lab: Lab) -> None:
     )
     apply(node, finding["remedy"])
     assert findings(node, "tunnel-strict") == []
+
+
+# firewalld's filter of reverse paths drops what a real client sends, and the remedy of the finding lets it pass
+
+
+OF_FIREWALLD = "firewalld-strict-ipv6"
+MARKS = {"primary_interface": "eth0", "pod_interfaces": ["veth-*"], "permanent": False}
+
+
+@contextmanager
+def requested() -> Iterator[tuple[NamespaceNode, Callable[[], bool]]]:
+    """A node whose pod replies by a secondary interface, and whether a client gets an answer of it."""
+    with scenes.shared_enis(OFF) as (lab, node):
+        eni6.add_to(lab)
+        node.service(scenes.NODE_PORT, [lab.pod("pod1").address], "Local", backend="iptables")
+        yield node, lambda: lab.client.fetch(eni6.NODE, scenes.NODE_PORT, 0.3) is not None
+
+
+def load(node: NamespaceNode, ruleset: str) -> None:
+    node.write("/etc/firewalld.nft", ruleset)
+    node.run(["nft", "-f", "/etc/firewalld.nft"])
+
+
+def of_firewalld(node: NamespaceNode) -> dict[str, Any]:
+    (found,) = findings(node, OF_FIREWALLD)
+    assert (found["subject"], found["severity"], found["proof"]) == ("firewalld.service", "error", "twin")
+    return dict(found)
+
+
+def test_a_node_without_marks_needs_them_for_the_filter_and_for_the_reply() -> None:
+    with requested() as (node, arrives):
+        load(node, FIREWALLD)
+        remedy = of_firewalld(node)["remedy"]
+        assert not arrives()
+        scenes.apply(node, yaml.safe_load(remedy["task"])[0])
+        assert arrives() and findings(node, OF_FIREWALLD) == []
+
+
+def test_a_node_whose_replies_are_marked_needs_a_loose_filter() -> None:
+    with requested() as (node, arrives):
+        node.run(["ip", "-6", "rule", "add", "fwmark", "0x80/0x80", "lookup", "main", "priority", "1024"])
+        Steps(node, "nftables_connmark", MARKS).run()
+        assert arrives()
+        load(node, FIREWALLD)
+        remedy = of_firewalld(node)["remedy"]
+        assert not arrives() and remedy["operator"].startswith("Set IPv6_rpfilter=loose in /etc/firewalld/firewalld.conf")
+        apply(node, remedy)
+        assert arrives() and findings(node, OF_FIREWALLD) == []
+
+
+@pytest.mark.parametrize("mode", ["iif oif missing", "oif missing"], ids=["strict", "loose"])
+def test_a_loose_filter_is_no_trouble(mode: str) -> None:
+    with requested() as (node, _arrives):
+        load(node, FIREWALLD.replace("iif oif missing", mode).replace("mark . oif", "mark oif"))
+        assert bool(findings(node, OF_FIREWALLD)) == mode.startswith("iif")

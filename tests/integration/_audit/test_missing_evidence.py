@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from sampling import sampled
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._audit import audit_backend, catalogue
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit.node import SUBSETS
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import entries, open_facts
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.open_facts import OpenFact
 
-from .._trace import random_nodes
 from . import test_healthy_nodes
+from .auditing import concluded
 from .healthy_nodes import KERNEL, NODES, flannel
 from .troubles import TROUBLES, Snapshot, Trouble
 
@@ -44,9 +43,7 @@ OUTPUTS = (
 
 
 def audited(check: str, snapshot: Snapshot, trouble: Trouble) -> dict[str, Any]:
-    checks = catalogue.chosen([check])
-    audit = audit_backend.Audit(snapshot, checks, trouble.context)
-    return audit_backend.result(audit, random_nodes.run)
+    return concluded(snapshot, check, context=trouble.context)
 
 
 def trouble_is_kept(check: str, snapshot: Snapshot, trouble: Trouble) -> bool:
@@ -170,8 +167,8 @@ def test_a_trouble_is_not_absent_in_a_report_with_some_outputs(name: str, every:
 
 @pytest.mark.parametrize("check", sampled(TROUBLES, lambda check: check in [*TROUBLES][::SOME]))
 def test_no_two_findings_of_a_trouble_have_one_subject(check: str) -> None:
-    audit = audit_backend.Audit(evidence(check)[0], catalogue.CHECKS, TROUBLES[check].context)
-    subjects = [(finding["id"], finding["subject"]) for finding in audit_backend.result(audit, random_nodes.run)["findings"]]
+    found = concluded(evidence(check)[0], context=TROUBLES[check].context)["findings"]
+    subjects = [(finding["id"], finding["subject"]) for finding in found]
     assert len(subjects) == len({*subjects})
 
 
@@ -179,7 +176,7 @@ def test_the_addresses_alone_pass_no_check_but_those_of_links() -> None:
     with TROUBLES["rp-strict-asymmetric"].node() as node:
         addresses = node.run(["ip", "addr"]).stdout
     snapshot = pastes.read({"ip addr": addresses}).snapshot
-    result = audit_backend.result(audit_backend.Audit(snapshot, catalogue.CHECKS), random_nodes.run)
+    result = concluded(snapshot)
     # Links of Cilium and kube-proxy, masters of ports, and names that no tunnel has, are listed with the addresses.
     assert {*result["passed"]} == {"rp-all-with-cilium", "proxy-mode-ipvs", "bridge-netfilter-off", "tunnel-mtu"} and result[
         "profile"
@@ -192,7 +189,7 @@ def test_what_is_missing_is_no_trouble_of_a_healthy_node(name: str, every: int) 
     snapshot = NODES[name](KERNEL).done()
     alarms = set()
     for part, lacking in chosen(parts(snapshot), NODES, name, every):
-        result = audit_backend.result(audit_backend.Audit(lacking, catalogue.CHECKS), random_nodes.run)
+        result = concluded(lacking)
         alarms |= {(part, finding["id"]) for finding in result["findings"] if finding["state"] == "present"}
     assert {check for _part, check in alarms} <= test_healthy_nodes.ALWAYS.get(name, set()), alarms
 
@@ -202,10 +199,9 @@ def test_pods_behind_a_bridge_are_not_absent_where_their_addresses_are_not_known
     snapshot["settings"]["node"]["net.ipv4.ip_forward"] = 0
     for values in snapshot["settings"]["ipv4"].values():
         values["forwarding"] = 0
-    check = catalogue.chosen(["forwarding-off"])
-    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run)
+    result = concluded(snapshot, "forwarding-off")
     assert [(finding["state"], finding["proof"]) for finding in result["findings"]] == [("present", "twin")]
     for link in snapshot["links"]:
         link["peer"] = None
-    result = audit_backend.result(audit_backend.Audit(snapshot, check), random_nodes.run)
+    result = concluded(snapshot, "forwarding-off")
     assert [finding["ask"] for finding in result["findings"]] == ["kubectl exec POD -- ip addr"]

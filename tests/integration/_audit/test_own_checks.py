@@ -5,29 +5,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from lab.node import NamespaceNode
 from lab.steps import Steps
 
 from .._trace import test_cures as scenes
-from .test_mark_checks import apply
+from .auditing import apply, audited, findings
 from .troubles import OFF
 
-CHECK = {"checks": ["own-drift"]}
+DRIFT = "own-drift"
 RULES = [{"priority": 700, "to": "192.0.2.0/24", "table": "77"}, {"priority": 701, "fwmark": "0x40/0x40", "table": "77"}]
 ROUTES = [
     {"table": "77", "to": "default", "via": scenes.ENIS[0].gateway, "dev": "eth1", "onlink": True},
     {"table": "77", "to": "192.0.2.0/24", "dev": "eth2"},
 ]
-
-
-def findings(node: NamespaceNode) -> list[dict[str, Any]]:
-    result = Steps(node, "datapath_audit", CHECK).run()
-    assert result["findings"] or result["passed"] == CHECK["checks"]
-    return list(result["findings"])
 
 
 @pytest.mark.parametrize(
@@ -41,23 +32,23 @@ def findings(node: NamespaceNode) -> list[dict[str, Any]]:
 )
 def test_what_another_program_removed_is_found_and_put_back(command: str, line: str) -> None:
     with scenes.shared_enis(OFF) as (_lab, node):
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []
         Steps(node, "policy_routes", {"rules": RULES, "routes": ROUTES}).run()
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []
         node.ip([command])
-        found = findings(node)
+        found = findings(node, DRIFT)
         assert [(finding["subject"], finding["evidence"]) for finding in found] == ([("protocol 75", [line])] if line else [])
         for finding in found:
             assert finding["severity"] == "note"
             apply(node, finding["remedy"])
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []
 
 
 def test_a_route_that_another_program_replaced_is_for_that_program_to_remove() -> None:
     with scenes.shared_enis(OFF) as (_lab, node):
         Steps(node, "policy_routes", {"rules": RULES, "routes": ROUTES}).run()
         node.ip(["route change 192.0.2.0/24 dev eth1 table 77"])
-        (finding,) = findings(node)
+        (finding,) = findings(node, DRIFT)
         assert finding["evidence"] == ["192.0.2.0/24 dev eth2 table 77"]
         assert finding["remedy"]["operator"].startswith("Have the other program remove its routes")
 
@@ -66,35 +57,35 @@ def test_a_rule_of_another_program_that_means_the_same_is_no_drift() -> None:
     with scenes.shared_enis(OFF) as (_lab, node):
         node.ip(["rule add to 192.0.2.0/24 lookup 77 priority 700 protocol 99"])
         Steps(node, "policy_routes", {"rules": RULES, "routes": ROUTES}).run()
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []
 
 
 def test_a_filter_that_another_program_changed() -> None:
     with scenes.shared_enis(OFF) as (_lab, node):
         Steps(node, "rp_filter", {"interfaces": ["eth0", "eth1"], "mode": "loose"}).run()
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []
         node.run(["sysctl", "-qw", "net.ipv4.conf.eth1.rp_filter=1"])
-        (finding,) = findings(node)
+        (finding,) = findings(node, DRIFT)
         assert finding["subject"] == "net.ipv4.conf.eth1.rp_filter"
         apply(node, finding["remedy"])
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []
 
 
 def test_a_record_that_cannot_be_read_leaves_it_open() -> None:
     with scenes.shared_enis(OFF) as (_lab, node):
         node.write("/etc/kubenode/policy-routes-80.json", "{")
-        (finding,) = findings(node)
+        (finding,) = findings(node, DRIFT)
         assert finding["state"] == "cannot_tell" and finding["ask"].startswith("head -v -n 9999 /run/kubenode/")
 
 
 def test_a_table_that_the_cni_has_filled_is_no_drift_after_the_profile() -> None:
     with scenes.shared_enis(scenes.STRICT) as (_lab, node):
         node.ip(["route add 10.0.1.1 dev eth1 scope link table 1001", "route replace default via 10.0.1.1 dev eth1 table 1001"])
-        need = Steps(node, "datapath_audit", {}).run()["profile"]
+        need = audited(node)["profile"]
         options = {name.removeprefix(f"{need['name']}_"): value for name, value in need["variables"].items()}
         assert options["layout"] == "custom"
         Steps(node, "profile", {"name": need["name"], "options": {**options, "mode": "runtime"}}).run()
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []
 
 
 SATISFIED = {
@@ -126,4 +117,4 @@ def test_what_satisfies_policy_routes_is_no_drift(case: str) -> None:
         node.ip(commands)
         run = Steps(node, "policy_routes", options).run()
         assert [*run["rules"]["satisfied_by"], *run["routes"]["satisfied_by"]]
-        assert findings(node) == []
+        assert findings(node, DRIFT) == []

@@ -14,16 +14,15 @@ import yaml
 
 from lab.eni import CLIENT
 from lab.node import NamespaceNode
-from lab.steps import Steps
 from lab.uplinks import V4, UplinkLab
 
 from .._trace import test_cures as scenes
+from .auditing import audited, findings
 from .troubles import ENI, OF_SERVICE, OFF, SERVICE, STRICT, WITHOUT_RULE
 
 
 def audit(node: NamespaceNode, **context: Any) -> list[dict[str, Any]]:
-    options = {"checks": ["service-reply-by-default"], "context": context}
-    return list(Steps(node, "datapath_audit", options).run()["findings"])
+    return findings(node, "service-reply-by-default", context=context)
 
 
 def served(lab: Any, node: NamespaceNode) -> Callable[[], bool]:
@@ -64,7 +63,7 @@ def test_the_gateway_of_an_interface_without_a_route_is_asked_for(mode: int) -> 
         arrives = served(lab, node)
         node.run(shlex.split(WITHOUT_RULE))
         node.ip([f"route flush table {eni.table}" for eni in scenes.ENIS])
-        result = Steps(node, "datapath_audit", {"checks": ["service-reply-by-default"]}).run()
+        result = audited(node, "service-reply-by-default")
         (finding,) = result["findings"]
         assert not arrives()
         assert (finding["state"], finding["severity"], finding["proof"]) == ("present", "risk", "twin")
@@ -78,7 +77,7 @@ def test_a_load_balancer_gets_no_answer_from_a_node_that_has_its_address() -> No
         arrives = served(lab, node)
 
         def local() -> list[dict[str, Any]]:
-            return list(Steps(node, "datapath_audit", {"checks": ["lb-address-local"]}).run()["findings"])
+            return findings(node, "lb-address-local")
 
         assert arrives() and local() == []
         node.run(["ipset", "restore"], f"create KUBE-LOAD-BALANCER hash:ip,port\nadd KUBE-LOAD-BALANCER {CLIENT},tcp:80\n")
@@ -102,7 +101,7 @@ def test_node_ports_answer_by_the_default_route_at_an_interface_without_one() ->
         assert (finding["subject"], finding["severity"], finding["proof"]) == ("eth1", "note", "twin")
         assert finding["packet"] == f"tcp 198.51.100.7:40000 > {V4.node(1)}:{scenes.NODE_PORT} in eth1"
         assert finding["remedy"] is None and "networkctl status eth1" in finding["ask"]
-        assert Steps(node, "datapath_audit").run()["profile"]["name"] is None
+        assert audited(node)["profile"]["name"] is None
         node.ip([f"route add default via {V4.gateway(1)} dev eth1 metric 200"])
         (finding,) = audit(node)
         (task,) = yaml.safe_load(finding["remedy"]["task"])

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checks of settings, on a node in a namespace."""
+"""Checks of settings, of network daemons and of agents of clouds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ import pytest
 
 from lab.inner_pods import InnerPod
 from lab.node import NamespaceNode
+from lab.steps import Steps
 
-from .test_mark_checks import apply, findings
-from .troubles import dual_stack, shared_enis
+from .._trace import test_cures as scenes
+from .auditing import apply, concluded, findings
+from .healthy_nodes import KEPT, KERNEL, REMOVED, Entry, Node, eks_ubuntu
+from .troubles import OFF, dual_stack, shared_enis
+
+# Checks of settings, on a node in a namespace
+
 
 SYSCTL_FILE = "/etc/sysctl.d/60-hard.conf"
 
@@ -115,3 +121,93 @@ def test_a_rule_takes_kubelets_port_if_a_connection_to_the_node_matches(match: s
         node.ip(["address add 198.51.100.9/32 dev eth0"])
         node.run(["iptables", "-t", "nat", "-A", "PREROUTING", *match.split(), "-j", "DNAT", "--to-destination", "10.0.0.9"])
         assert bool(findings(node, "kubelet-port-taken")) == is_found
+
+
+# What systemd-networkd removes depends on its version
+
+
+RULES, ROUTES = "systemd-networkd rules", "systemd-networkd routes"
+
+
+def foreign_removed(node: Node, version: int | None, boot: Entry) -> list[dict[str, Any]]:
+    snapshot = node.done()
+    snapshot["network_daemons"]["networkd_version"] = version
+    snapshot["boot"]["networkd"] = boot
+    return list(concluded(snapshot, "networkd-removes-foreign")["findings"])
+
+
+@pytest.mark.parametrize(
+    ("version", "boot", "subjects"),
+    [
+        (245, KEPT, {ROUTES}),
+        (246, KEPT, set()),
+        (246, REMOVED, {ROUTES}),
+        (248, KEPT, {RULES}),
+        (248, REMOVED, {RULES, ROUTES}),
+        (249, KEPT, set()),
+        (252, REMOVED, {RULES, ROUTES}),
+        (None, REMOVED, {RULES, ROUTES}),
+        (None, KEPT, set()),
+    ],
+)
+def test_foreign_rules_and_routes_are_removed_by_some_versions(version: int | None, boot: Entry, subjects: set[str]) -> None:
+    node = eks_ubuntu(KERNEL)
+    node.route("10.9.0.0/24", "eth0", protocol="66")
+    found = foreign_removed(node, version, boot)
+    assert {finding["subject"] for finding in found} == subjects
+    for finding in found:
+        is_old = version is not None and version < 249 and boot is KEPT
+        assert ("Upgrade systemd" in finding["remedy"].get("operator", "")) == (
+            is_old or (version, finding["subject"]) == (248, RULES)
+        )
+
+
+@pytest.mark.parametrize("version", [252, 255, None])
+def test_the_rules_of_the_kernel_are_removed_by_no_version(version: int | None) -> None:
+    """Its source skips those of protocol kernel, although one report says that 255 removes them (systemd#41350)."""
+    node = Node(KERNEL)
+    node.networkd("eth0")
+    assert [foreign_removed(node, version, boot) for boot in (REMOVED, KEPT)] == [[], []]
+
+
+# Agents of clouds on a node whose pods share interfaces, by the rules of udev that start them
+
+
+# The rule of udev that starts an agent, and the file with which an operator ends the agent.
+AGENTS = {
+    "cloud-init hotplug": ("/etc/udev/rules.d/90-cloud-init-hook-hotplug.rules", ""),
+    "cloud-ifupdown-helper": ("/run/udev/rules.d/75-cloud-ifupdown.rules", "/etc/udev/rules.d/75-cloud-ifupdown.rules"),
+}
+
+
+def competing(node: NamespaceNode, **context: Any) -> list[tuple[str, str, str]]:
+    found = findings(node, "daemon-competes", context=context)
+    return [(finding["subject"], finding["severity"], finding["evidence"][0]) for finding in found]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_that_udev_starts_is_found_until_its_rule_is_out_of_use(name: str) -> None:
+    rule, mask = AGENTS[name]
+    with scenes.shared_enis(OFF) as (_lab, node):
+        for packaged in ("/etc/cloud/cloud.cfg", "/etc/udev/udev.conf"):
+            node.write(packaged, "")
+        assert competing(node) == []
+        node.write(rule, 'SUBSYSTEM=="net", RUN+="hook"\n')
+        assert competing(node) == [(name, "note", f"{name}: active")]
+        (finding,) = findings(node, "daemon-competes")
+        apply(node, finding["remedy"])
+        assert competing(node) == []
+        Steps(node, "network_daemons", {"state": "absent"}).run()
+        assert competing(node) == [(name, "note", f"{name}: active")]
+        if mask:
+            node.write(mask, "")
+        else:
+            node.remove(rule)
+        assert competing(node) == []
+
+
+def test_a_node_without_a_second_interface_yet_has_the_trouble_if_its_cni_will_add_one(node: NamespaceNode) -> None:
+    rule, _mask = AGENTS["cloud-init hotplug"]
+    node.write(rule, 'SUBSYSTEM=="net", RUN+="hook"\n')
+    assert competing(node) == competing(node, cni="flannel") == []
+    assert [subject for subject, _severity, _line in competing(node, cni="aws_vpc_cni")] == ["cloud-init hotplug"]

@@ -348,12 +348,6 @@ def lost_without_a_word(controller: Controller, node: ClusterNode) -> None:
 # On the node alone
 
 
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    found: NamespaceNode = lab.node("node1")
-    return found
-
-
 def arm(node: NamespaceNode, name: str = "policy_routes", **options: Any) -> dict[str, Any]:
     result = node.module(name, {"checkpoint": 5, **options})
     assert not result["failed"] and result["checkpoint_armed"], result
@@ -632,8 +626,7 @@ def test_a_run_killed_at_any_message_is_rolled_back_by_the_node() -> None:
         assert [state(node) for node in lab.nodes] == before
 
 
-def test_a_checkpoint_that_cannot_be_read_is_refused_in_a_sentence(lab: Lab) -> None:
-    node: NamespaceNode = lab.node("node1")
+def test_a_checkpoint_that_cannot_be_read_is_refused_in_a_sentence(node: NamespaceNode) -> None:
     for number, text in enumerate(("", "{", '{"X": {}}', "{}", "[]", "null")):
         node.write(ARMED, text)
         result = node.module("policy_routes", {**HARMLESS, "checkpoint": 10 * (number % 2)})

@@ -17,7 +17,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -153,7 +153,8 @@ def _proved(
 ) -> Iterator[Guilty]:
     """Yield those changes that end the connection beside all innocent ones: beside what was drawn later, one may do nothing."""
     for change in changes:
-        with _built(name) as (layout, machines, listeners):
+        # A later change may have removed the object of this one.
+        with suppress(LabError), _built(name) as (layout, machines, listeners):
             before = snapshot_of(layout, machines)
             for each in innocent:
                 each.apply(machines)

@@ -145,6 +145,14 @@ def test_a_port_of_a_bridge_to_which_a_lost_frame_is_sent_too_is_innocent() -> N
     ]
 
 
+def test_a_gateway_beside_the_networks_of_its_link_does_not_send_back() -> None:
+    """It has a link-local address, by which the node reaches it, and sends to the address that the node had."""
+    line, address = "tcp [2001:db8:9::7]:40000 > [fd00:60::5]:8080 in eth0", "2001:db8:5::11/64 dev eth0"
+    explained = _explained(Calico(), line, f"ip addr del {address}", INNOCENT[0])
+    assert [change.text for change in explained.guilty] == [f"address {address} is gone"]
+    assert explained.sentence.startswith("lost beyond eth0, which is not in the network of its gateway, since address ")
+
+
 def test_a_packet_to_which_no_program_listens_any_more_is_explained() -> None:
     layout, packet = Calico(), packet_text.options(TO_POD)
     with network.built(layout) as machines:

@@ -19,9 +19,9 @@ from lab.waiting import until
 from unit._leftovers.backups import BACKUP, FORMER
 
 from .azure_rules import AZURE, AZURE6, NODE, apply, saved
-from .test_links_cleanup import BACKUP as PATH
-from .test_links_cleanup import BRIDGE as NAT_BRIDGE
-from .test_links_cleanup import GATEWAY, PAIR, state_of
+from .test_iptables_cleanup import BACKUP as PATH
+from .test_iptables_cleanup import BRIDGE as NAT_BRIDGE
+from .test_iptables_cleanup import GATEWAY, PAIR, state_of
 
 POD = AzurePod(21)
 FOREIGN = "-t nat -A PREROUTING -p IPv4 -i eth0 --ip-dst 10.99.0.1 -j dnat --to-dst 02:aa:00:00:00:01 --dnat-target ACCEPT"

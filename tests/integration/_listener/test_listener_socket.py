@@ -9,9 +9,6 @@ import json
 import sys
 from typing import Any
 
-import pytest
-
-from lab import Lab
 from lab.collection import CHECKOUT
 from lab.node import NamespaceNode
 
@@ -40,12 +37,6 @@ read = len(list(listener.pending(100)))
 subprocess.run(["ip", "rule", "add", "priority", "999", "table", "main"], check=True)
 print(json.dumps({"sent": sent, "read": read, "of the kernel": len(list(listener.pending(100)))}))
 """
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    found: NamespaceNode = lab.node("node1")
-    return found
 
 
 def speak(node: NamespaceNode, uid: int) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import socket
 import subprocess
 import sys
@@ -20,6 +21,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import DELRULE, NEWRULE
+from ansible_collections.kubenode.datapath.plugins.module_utils._listener.listener_backend import Notifications
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import attributes
+from ansible_collections.kubenode.datapath.plugins.module_utils._routing import rule
 from lab import Lab, Node, entering, steps
 from lab.node import LOCK, NamespaceNode
 from lab.waiting import until
@@ -213,15 +218,72 @@ def test_a_restoration_takes_less_than_a_second_of_a_processor(node: NamespaceNo
 
 def test_against_one_who_keeps_taking_it_the_pauses_grow_and_he_is_named(node: NamespaceNode, listener: Listener) -> None:
     taker = "while :; do ip rule del priority 700 2>/dev/null; sleep 0.01; done"
+    events = node.in_network(Notifications)
     with subprocess.Popen(entering.command(node.pid, entering.NETWORK_ONLY, ["sh", "-c", taker])) as culprit:
         try:
             until("the listener names the culprit", lambda: "Restored 6 times in a row" in listener.log, listener)
         finally:
             culprit.kill()
+    added = [kind for kind, _port, _when in messages(events)].count(NEWRULE)
+    assert added <= 2 * listener.log_count("Restored after") + 2  # at once, and by the load
     assert "the next restoration comes after 2 s at the earliest" in listener.log
     assert re.search(r"as a rule was removed by process \d+(, which has ended| \(ip\))", listener.log)
     good = len(RULES)
     until("all rules are back", lambda: sum("lookup" in line for line in own_objects(node)), listener, expected=good)
+
+
+def messages(events: Notifications) -> Iterator[tuple[int, int, float]]:
+    """The kind of each message about the rules of priority 700, the port of the request, and when it came."""
+    for message in filter(None, events.pending(1000)):
+        _length, kind, _flags, _number, port = attributes.HEADER.unpack_from(message)
+        if kind in (NEWRULE, DELRULE) and rule.priority_in(message[attributes.HEADER.size :]) == 700:
+            yield kind, port, time.monotonic()
+
+
+def deleted_and_back(node: NamespaceNode, events: Notifications) -> float:
+    """Seconds from the deletion of a rule until it is back."""
+    deleted = None
+    node.ip(["rule delete priority 700"])
+    while True:
+        assert select.select([events], [], [], SOON)[0], "the rule is not back"
+        for kind, _port, when in messages(events):
+            if kind == DELRULE:
+                deleted = when
+            elif deleted is not None:
+                return when - deleted
+
+
+def test_a_deleted_rule_is_back_before_a_load_proves_it(node: NamespaceNode, listener: Listener) -> None:
+    good, program = own_objects(node), f"{PATH}.pyz"
+    events = node.in_network(Notifications)
+    node.run(["mv", program, f"{program}.away"])  # so that no load can begin
+    seconds = deleted_and_back(node, events)
+    print(f"back after {seconds * 1000:.1f} ms")
+    assert own_objects(node) == good
+    node.run(["mv", f"{program}.away", program])
+    until("a load has proved it", lambda: "added: ip rule 700" in listener.log, listener)
+    assert not run(node, **DESIRED)["changed"]
+
+
+def test_no_rule_is_back_that_a_run_deletes_or_that_the_record_lacks(node: NamespaceNode, listener: Listener) -> None:
+    good, events = own_objects(node), node.in_network(Notifications)
+    holder = subprocess.Popen(entering.command(node.pid, node.namespaces, ["flock", "--no-fork", LOCK, "sleep", "60"]))
+    try:
+        until("a run holds the lock", lambda: node.exists(LOCK))
+        node.ip(["rule delete priority 700"])
+        time.sleep(0.5)
+        assert [kind for kind, _port, _when in messages(events)] == [DELRULE]
+    finally:
+        holder.kill()
+        holder.wait()
+    until("the listener has restored it", lambda: own_objects(node), listener, expected=good)
+    list(messages(events))
+    node.ip(["rule add priority 700 to 10.9.9.9 lookup main protocol 75", "rule delete priority 700 to 10.9.9.9"])
+    time.sleep(0.5)
+    assert [kind for kind, _port, _when in messages(events)] == [NEWRULE, DELRULE] and own_objects(node) == good
+    assert run(node, state="absent")["changed"]
+    time.sleep(0.5)
+    assert own_objects(node) == []
 
 
 def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:

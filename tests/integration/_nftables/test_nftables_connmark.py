@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
 from lab.node import NamespaceNode
 from lab.node_conditions import BOOTED_NOW
 from lab.steps import Steps, warnings
@@ -24,11 +23,6 @@ TABLE = "kubenodeReturnPath"
 UNIT = f"/etc/systemd/system/kubenode-nft-inet-{TABLE}.service"
 SYSCTL = f"/etc/sysctl.d/90-kubenode-nft-inet-{TABLE}.conf"
 SETTING = "net.ipv4.conf.eth0.src_valid_mark"
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    return lab.node("node1")
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes_backend
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab, inner_pods
 from lab import Node as LabNode
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
+from .._trace.tracing import trace
 from . import talos_resources
 
 SERVICE, CLIENT = "10.96.0.10", "10.77.0.6"
@@ -315,12 +315,6 @@ class Node(NamedTuple):
     packets: dict[str, dict[str, Any]]
     answers: dict[str, dict[str, Any]]
     to_set: dict[str, Any]
-
-
-def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> dict[str, Any]:
-    result = _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
-    assert not result["failed"], result
-    return result
 
 
 def collect(node: NamespaceNode, files: dict[str, str]) -> dict[str, bytes]:

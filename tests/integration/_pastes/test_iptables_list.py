@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
-from lab import Lab, ebtables_versions
+from lab import ebtables_versions
 from lab.node import NamespaceNode
 
 # As iptables-save prints them: the rules of kube-proxy, Calico, VPC CNI, flannel, Cilium and Docker, and more extensions.
@@ -153,12 +153,6 @@ SETS = "ipset create SETA hash:net; ipset create SETB hash:ip,port,ip\n"
 # Without -n iptables asks for the names of addresses. In this network it gets an error at once: no server is reachable.
 ALONE = ("unshare", "--net", "--mount", "sh", "-ec")
 MARKER = "@@@ "
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    node: NamespaceNode = lab.node("node1")
-    return node
 
 
 def answers(node: NamespaceNode, script: str) -> list[str]:

@@ -1,8 +1,7 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders of files that root loads: a new folder is made and removed. A folder that another user can write, that is a link, or
-that the collection did not make, is refused, and absent works."""
+"""Folders of files that root loads, and a node whose /etc is read-only."""
 
 from __future__ import annotations
 
@@ -10,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
+
+# Folders of files that root loads: a new folder is made and removed. A folder that another user can write, that is a link, or
+# that the collection did not make, is refused, and absent works
+
 
 SYSTEMD = "/etc/systemd/system"
 MODULES: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -25,11 +27,6 @@ MODULES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "rp_filter": ({"interfaces": ["eth0"], "mode": "loose"}, ["/etc/sysctl.d"]),
     "link_addresses": ({"addresses": [{"dev": "eth0", "address": "10.9.1.10"}]}, [SYSTEMD]),
 }
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    return lab.node("node1")
 
 
 @pytest.mark.parametrize(("module", "folder"), [(module, one) for module, (_more, named) in MODULES.items() for one in named])
@@ -107,3 +104,33 @@ def test_a_remainder_moves_into_no_folder_that_the_collection_did_not_make(node:
     node.run(["mkdir", "/etc/acme"])
     assert "/etc/acme exists, and this" in steps.refused(state="absent", path="/etc/acme/set.json")
     assert steps.run(state="absent", path="/etc/elsewhere/set.json")["changed"] and node.exists("/etc/elsewhere/set.json")
+
+
+# A node whose /etc is read-only: the permanent plane is refused before anything is changed, the immediate plane works
+
+
+PERMANENT: dict[str, dict[str, Any]] = {
+    "nftables_probe_snat": {},
+    "nftables_connmark": {"primary_interface": "eth0", "pod_interfaces": ["veth-*"]},
+    "rp_filter": {"interfaces": ["eth0"], "mode": "loose"},
+    "policy_routes": {"rules": [{"priority": 1536, "from": "10.0.1.5", "table": 1003}]},
+}
+REFUSED = (
+    "because the file system at /etc is read-only. Nothing was changed. Make it writable, or set permanent to false, and run"
+    " this again after each boot"
+)
+
+
+@pytest.mark.parametrize(("module", "options"), PERMANENT.items(), ids=PERMANENT)
+def test_a_node_with_a_read_only_etc(node: NamespaceNode, module: str, options: dict[str, Any]) -> None:
+    steps = Steps(node, module, options)
+    clean = node.snapshot()
+    with node.read_only("/etc"):
+        assert REFUSED in steps.refused()
+        steps.four(permanent=False)
+        steps.four(permanent=False, state="absent")
+    assert node.snapshot() == clean
+    steps.run()
+    with node.read_only("/etc"):
+        assert not steps.run()["changed"]
+        assert REFUSED in steps.refused(state="absent")

@@ -108,7 +108,7 @@ def test_what_networkd_has_not_read_is_never_taken_for_read(clock: VmNode, befor
 
 def test_the_marks_of_wireguard_links_and_of_sockets_are_read(node: VmNode) -> None:
     utils = Path(memory_group.__file__).parent.parent
-    for file in ("_core/errors.py", *(f"_netlink/{name}.py" for name in ("attributes", "packet_marks", "wire"))):
+    for file in ("_core/errors.py", *(f"_netlink/{name}.py" for name in ("attributes", "packet_marks", "sock_diag", "wire"))):
         node.run(["mkdir", "-p", f"/root/utils/{file.partition('/')[0]}"])
         node.write(f"/root/utils/{file}", (utils / file).read_text())
     node.ip(["link add wg0 type wireguard", "link add wg1 type wireguard"])

@@ -58,8 +58,7 @@ def lab() -> Iterator[Lab]:
         pytest.param((*POD, "--net"), OTHER + "true" + IN, NO_SYSTEMD, id="pod with a network of its own"),
     ],
 )
-def test_what_a_place_is_taken_for(lab: Lab, through: Sequence[str], script: str, reason: str) -> None:
-    node: SystemdNode = lab.node("node1")
+def test_what_a_place_is_taken_for(node: SystemdNode, through: Sequence[str], script: str, reason: str) -> None:
     answer = node.run([*through, "sh", "-c", script, node_mode.ASK]).stdout
     assert node_mode.by_node(node_mode.parse(answer), "local").reason == reason, answer
 
@@ -78,8 +77,7 @@ def in_pod(node: SystemdNode, connection: str, name: str, *arguments: str) -> su
     )  # fmt: skip
 
 
-def test_a_pod_with_its_own_root_is_refused_and_told_the_way(lab: Lab, tmp_path: Path) -> None:
-    node: SystemdNode = lab.node("node1")
+def test_a_pod_with_its_own_root_is_refused_and_told_the_way(node: SystemdNode, tmp_path: Path) -> None:
     before = node.snapshot()
     refused = in_pod(node, "local", "kubenode.datapath.aks_dual_stack", "-e", "ansible_become=false")
     assert refused.returncode != 0 and CONTAINER.rstrip(".") in refused.stdout, refused.stdout + refused.stderr
@@ -87,8 +85,7 @@ def test_a_pod_with_its_own_root_is_refused_and_told_the_way(lab: Lab, tmp_path:
     assert node.snapshot() == before
 
 
-def test_a_pod_that_enters_its_node_converges_it(lab: Lab) -> None:
-    node: SystemdNode = lab.node("node1")
+def test_a_pod_that_enters_its_node_converges_it(lab: Lab, node: SystemdNode) -> None:
     for changed in (1, 0):
         completed = in_pod(node, "community.docker.nsenter", "kubenode.datapath.aks_dual_stack", "-e", "ansible_become=false")
         assert "A running node, entered by community.docker.nsenter: systemd runs on it." in completed.stdout, completed.stdout

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from lab import Lab, short_deadline
+from lab import short_deadline
 from lab.node import LOCK, NamespaceNode
 from lab.steps import warnings
 from lab.waiting import eventually, until
@@ -33,11 +33,6 @@ TABLES: dict[str, dict[str, Any]] = {
 LOADING = '#!/bin/bash\n[ "$1" = -f ] && [ ! -e /run/caller ] || exec @REAL@ "$@"\necho $PPID > /run/caller; {work}\n'
 SLOW = LOADING.format(work='sleep 1.5; @REAL@ "$@"; touch /run/loaded')
 HANGING = LOADING.format(work="exec sleep 600")
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    return lab.node("node1")
 
 
 def run(node: NamespaceNode, module: str = PROBE, **options: Any) -> dict[str, Any]:

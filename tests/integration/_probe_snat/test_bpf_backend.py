@@ -36,11 +36,6 @@ WANTED = probe_programs.SetPrograms(TABLE, "eth0", ((PROBE_SOURCE, PROBE_TRANSLA
 ANOTHER = [{"source": "fe80::10", "translated": "2001:db8:ffff::10"}]
 
 
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    return lab.node("node1")
-
-
 run, refused, four_steps = steps.of("nftables_probe_snat", backend="bpf")
 
 

@@ -24,11 +24,6 @@ UNIT = "/etc/systemd/system/kubenode-nft-ip6-azureSLBProbe.service"
 LINK = "/etc/systemd/system/multi-user.target.wants/kubenode-nft-ip6-azureSLBProbe.service"
 
 
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    return lab.node("node1")
-
-
 run, refused, four_steps = steps.of("nftables_probe_snat")
 
 

@@ -13,7 +13,7 @@ import pytest
 from lab import Lab, Node, agentbaker
 from lab.load_balancer import LINK, PROBE_MAC, PROBE_SOURCE, PROBE_TRANSLATED, dhcpv6_source
 from lab.machine import Machine
-from lab.node import POD_PORT, ClusterNode
+from lab.node import POD_PORT, ClusterNode, NamespaceNode
 
 QUICK = 0.3  # seconds to wait for an answer that must not come; one that comes takes a millisecond
 NODE_PORT = 30080
@@ -88,9 +88,8 @@ def test_a_probe_to_a_pod_behind_another_node_is_answered_with_the_table_only(la
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
-def test_a_node_port_under_policy_cluster_is_probed_with_the_table_only(lab: Lab, kind: str) -> None:
+def test_a_node_port_under_policy_cluster_is_probed_with_the_table_only(lab: Lab, node: NamespaceNode, kind: str) -> None:
     """With the rules of kube-proxy's nftables mode. tests/cluster has kube-proxy itself, in its iptables mode."""
-    node = lab.node("node1")
     node.service(NODE_PORT, [lab.pod("pod1").address], policy="Cluster")
     assert lab.client.fetch(node.address, NODE_PORT), "the service itself works"
     assert not probe(lab, kind, node.address, NODE_PORT, timeout=QUICK)
@@ -100,20 +99,20 @@ def test_a_node_port_under_policy_cluster_is_probed_with_the_table_only(lab: Lab
 
 @pytest.mark.parametrize("with_table", [False, True])
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
-def test_a_node_port_whose_endpoint_is_on_another_node_is_probed_in_any_case(lab: Lab, kind: str, with_table: bool) -> None:
+def test_a_node_port_whose_endpoint_is_on_another_node_is_probed_in_any_case(
+    lab: Lab, node: NamespaceNode, kind: str, with_table: bool
+) -> None:
     """Such a packet leaves by the link it came from, and Linux tests a forwarded packet for a link-local source only
     when it leaves by another one (net/ipv6/ip6_output.c, ip6_forward); then it is masqueraded. The table must not
     break what works without it.
     """
-    node = lab.node("node1")
     node.service(NODE_PORT, [lab.pod("pod2").address], policy="Cluster")
     if with_table:
         load_by_module(node)
     assert probe(lab, kind, node.address, NODE_PORT)
 
 
-def test_the_probe_is_answered_whichever_endpoint_it_gets(lab: Lab) -> None:
-    node = lab.node("node1")
+def test_the_probe_is_answered_whichever_endpoint_it_gets(lab: Lab, node: NamespaceNode) -> None:
     node.service(NODE_PORT, [pod.address for pod in lab.pods])
     load_by_module(node)
     assert all(probe(lab, "tcp", node.address, NODE_PORT) for _connection in range(20))
@@ -144,9 +143,8 @@ def load_theirs(node: ClusterNode) -> None:
 @pytest.mark.parametrize(("load", "seen"), [(load_by_module, PROBE_SOURCE), (load_theirs, PROBE_TRANSLATED)])
 @pytest.mark.parametrize("destination", [None, "ff02::1"], ids=["link-local", "multicast"])
 def test_what_goes_to_a_link_local_or_multicast_address_keeps_its_source_except_by_agentbakers_table(
-    lab: Lab, destination: str | None, load: Callable[[ClusterNode], None], seen: str
+    lab: Lab, node: NamespaceNode, destination: str | None, load: Callable[[ClusterNode], None], seen: str
 ) -> None:
-    node = lab.node("node1")
     assert dhcpv6_source(lab.load_balancer, node, destination) == PROBE_SOURCE
     load(node)
     assert dhcpv6_source(lab.load_balancer, node, destination) == seen
@@ -175,9 +173,8 @@ def test_a_translation_that_leaves_the_checksum_wrong_would_be_noticed(lab: Lab,
 
 
 @pytest.mark.parametrize("with_table", [False, True])
-def test_a_socket_of_the_node_answers_with_and_without_the_table(lab: Lab, with_table: bool) -> None:
+def test_a_socket_of_the_node_answers_with_and_without_the_table(lab: Lab, node: NamespaceNode, with_table: bool) -> None:
     """Such as a health check node port."""
-    node = lab.node("node1")
     node.serve(NODE_PORT)
     if with_table:
         load_by_module(node)
@@ -187,8 +184,9 @@ def test_a_socket_of_the_node_answers_with_and_without_the_table(lab: Lab, with_
 
 
 @pytest.mark.parametrize("with_table", [False, True])
-def test_a_clients_source_address_reaches_the_pod_unchanged_under_policy_local(lab: Lab, with_table: bool) -> None:
-    node = lab.node("node1")
+def test_a_clients_source_address_reaches_the_pod_unchanged_under_policy_local(
+    lab: Lab, node: NamespaceNode, with_table: bool
+) -> None:
     node.service(NODE_PORT, [lab.pod("pod1").address], policy="Local")
     if with_table:
         load_by_module(node)
@@ -197,8 +195,7 @@ def test_a_clients_source_address_reaches_the_pod_unchanged_under_policy_local(l
     assert answer.peer == lab.client.address
 
 
-def test_policy_cluster_hides_the_clients_source_address_so_that_the_proof_above_can_fail(lab: Lab) -> None:
-    node = lab.node("node1")
+def test_policy_cluster_hides_the_clients_source_address_so_that_the_proof_above_can_fail(lab: Lab, node: NamespaceNode) -> None:
     node.service(NODE_PORT, [lab.pod("pod1").address], policy="Cluster")
     answer = lab.client.fetch(node.address, NODE_PORT)
     assert answer is not None
@@ -293,8 +290,7 @@ def test_the_table_makes_no_conntrack_entry(lab: Lab) -> None:
     assert tracked(pod.node) == []
 
 
-def test_beside_a_service_each_probe_is_one_conntrack_entry_with_the_translated_source(lab: Lab) -> None:
-    node = lab.node("node1")
+def test_beside_a_service_each_probe_is_one_conntrack_entry_with_the_translated_source(lab: Lab, node: NamespaceNode) -> None:
     node.service(NODE_PORT, [lab.pod("pod1").address])
     load_by_module(node)
     assert probe(lab, "tcp", node.address, NODE_PORT)

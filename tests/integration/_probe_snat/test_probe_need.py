@@ -18,11 +18,6 @@ REPLACING = {"kube-proxy-replacement": "true", "enable-ipv6": "true"}
 QUICK = 0.3  # seconds to wait for an answer that must not come
 
 
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    return lab.node("node1")
-
-
 run, refused, _four_steps = steps.of("nftables_probe_snat")
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from lab import Lab
 from lab.node import NamespaceNode
 
 RULES = [
@@ -140,11 +139,6 @@ readers = {
 }
 print(json.dumps([list(reader()) for reader in readers[sys.argv[1]]]))
 """
-
-
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    return lab.node("node1")
 
 
 @pytest.mark.parametrize("what", ["rules", "routes", "neighbours", "links"])

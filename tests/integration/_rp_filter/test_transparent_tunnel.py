@@ -42,8 +42,9 @@ def answers(lab: EniLab) -> bool:
 
 
 @pytest.mark.parametrize(("every", "eth0"), [(STRICT, STRICT), (STRICT, OFF), (OFF, STRICT)])
-def test_pods_of_a_node_reach_each_other_with_a_loose_filter_on_eth0(lab: EniLab, every: int, eth0: int) -> None:
-    node: EniNamespaceNode = lab.node("node1")
+def test_pods_of_a_node_reach_each_other_with_a_loose_filter_on_eth0(
+    lab: EniLab, node: EniNamespaceNode, every: int, eth0: int
+) -> None:
     node.filter_reverse_path(OFF, all=every, eth0=eth0)
     before, dropped = node.snapshot(), node.dropped_by_reverse_path()
     assert not answers(lab) and node.dropped_by_reverse_path() > dropped

@@ -22,12 +22,6 @@ def lab() -> Iterator[Lab]:
         yield running
 
 
-@pytest.fixture
-def node(lab: Lab) -> VmNode:
-    found: VmNode = lab.node("node1")
-    return found
-
-
 def look(node: VmNode) -> dict[str, Any]:
     """The snapshot. Reading it loads no module, and registers no legacy table."""
     before = modules(node)

@@ -369,8 +369,7 @@ def test_a_filter_that_lets_the_answer_leave_by_another_uplink_is_not_offered() 
         assert "an address of eth0: a cloud" in Steps(node, "datapath_trace", {"packet": packet}).run()["reason"]
 
 
-def test_a_policy_that_protects_the_node_is_not_removed(lab: Lab) -> None:
-    node: Machine = lab.node("node1")
+def test_a_policy_that_protects_the_node_is_not_removed(lab: Lab, node: Machine) -> None:
     for command in ("iptables -P INPUT DROP", "iptables -N own", "iptables -A INPUT -j own", "iptables -A own -p udp -j DROP"):
         node.run(shlex.split(command))
     packet = {"source": "192.0.2.1", "destination": lab.node("node1").ipv4, "destination_port": 9, "interface": "eth0"}

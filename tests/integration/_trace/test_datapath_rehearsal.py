@@ -21,12 +21,6 @@ RULE = {"priority": 700, "to": PEER, "action": "blackhole"}
 CONTROLLER = "the controller's SSH connection"
 
 
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    node: NamespaceNode = lab.node("node1")
-    return node
-
-
 def rehearsal(node: NamespaceNode) -> Steps:
     """A rehearsal as if the controller were the lab's load balancer, and connected by SSH."""
     connection = f"SSH_CONNECTION={PEER} 50123 {node.ipv4} 22"

@@ -18,12 +18,11 @@ import yaml
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
-from lab import Lab
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
-from . import random_nodes
+from . import random_nodes, tracing
+from .tracing import call
 
 CASES = Path(__file__).parent / "cases"
 NAT6 = """\
@@ -39,12 +38,6 @@ POD = {"name": "pod1", "index": 5, "kind": "veth", "flags": ["UP", "LOWER_UP"], 
 FORWARDING = {"node": {"net.ipv4.ip_forward": 1}, "ipv6": {"all": {"forwarding": 1}}, "ipv4": {}}
 
 
-@pytest.fixture
-def node(lab: Lab) -> NamespaceNode:
-    node: NamespaceNode = lab.node("node1")
-    return node
-
-
 def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     """The packet, the texts, and the settings that are not in the texts."""
     told = yaml.safe_load((CASES / name / "case.yml").read_text())
@@ -54,16 +47,10 @@ def case(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     return packet, dump, told.get("sysctls_not_in_the_dump", {})
 
 
-def call(node: NamespaceNode, /, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """The result or the error of the module and of the controller's side."""
-    return _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
-
-
 def trace(node: NamespaceNode, packet: dict[str, Any], **options: Any) -> dict[str, Any]:
     """The result. Fails if the node has changed."""
     before = node.snapshot()
-    result = call(node, packet, **options)
-    assert not result["failed"], result
+    result = tracing.trace(node, packet, **options)
     assert not result["changed"] and node.snapshot() == before
     return result
 

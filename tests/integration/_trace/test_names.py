@@ -11,11 +11,11 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import observed
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.service_rules import services
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
-from lab import Lab, inner_pods, kube_proxy
+from lab import inner_pods, kube_proxy
+from lab.node import NamespaceNode
 from lab.steps import Steps
 
-from . import test_reachable
+from . import test_reachable, tracing
 
 RESULTS = "/var/lib/cni/results"
 
@@ -29,8 +29,7 @@ def test_the_services_of_kube_proxy_are_those_of_its_rules(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", kube_proxy.MODES)
-def test_a_packet_of_a_pod_to_a_service(lab: Lab, mode: str) -> None:
-    node = lab.node("node1")
+def test_a_packet_of_a_pod_to_a_service(node: NamespaceNode, mode: str) -> None:
     pod = inner_pods.routed(node, "inner", "10.244.9.9", "0a:00:00:00:00:09", "veth-inner", "eth0")
     service = kube_proxy.Service(0)
     kube_proxy.load(node, mode, [service])
@@ -40,9 +39,8 @@ def test_a_packet_of_a_pod_to_a_service(lab: Lab, mode: str) -> None:
     try:
         snapshot = Steps(node, "datapath_info", {"gather": ["pod_addresses"]}).call()["snapshot"]
         packet = f"client-0 -> {service.name}:p80"
-        answer = _pastes.trace({"packet": packet}, lambda options: Steps(node, "datapath_trace", options).call())
+        answer = tracing.trace(node, packet)
     finally:
         node.remove(RESULTS)
     assert snapshot["pod_addresses"] == [{"pod": "default/client-0", "interface": "eth0", "addresses": [pod.address]}]
-    assert not answer["failed"], answer
     assert (answer["came_in_by"], answer["packet"]["destination"]) == (pod.link, service.endpoints[0]), answer

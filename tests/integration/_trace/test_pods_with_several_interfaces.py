@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab, inner_pods
 from lab.inner_pods import InnerPod
 from lab.node import NamespaceNode
-from lab.steps import Steps
+
+from . import tracing
 
 ADDRESS = "10.77.0.5"
 DIAL = "import socket, sys; socket.create_connection((sys.argv[1], 80), 1)"
@@ -32,10 +32,7 @@ class Node(NamedTuple):
 
     def trace(self, **options: Any) -> dict[str, Any]:
         packet = {"source": self.client.address, "destination": ADDRESS, "destination_port": 80, "interface": self.client.link}
-        asked = {"packet": packet, **options}
-        result = _pastes.trace(asked, lambda given: Steps(self.node, "datapath_trace", given).call())
-        assert not result["failed"], result
-        return result
+        return tracing.trace(self.node, packet, **options)
 
     def answers(self) -> bool:
         """Whether the pod refuses the connection: nothing listens on the port."""

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab, Node
 from lab.node import NamespaceNode
-from lab.steps import Steps
 
+from . import tracing
 from .random_nodes import PASTED
 from .test_cures import apply
 
@@ -293,9 +292,7 @@ def is_answered(node: NamespaceNode, sender: str, source: str, destination: str,
 def trace(node: NamespaceNode, packet: str, **options: Any) -> dict[str, Any]:
     source, destination, port = ends(packet)
     sent = packet if source else {"destination": destination, "destination_port": port}
-    result = _pastes.trace({"packet": sent, **options}, lambda given: Steps(node, "datapath_trace", given).call())
-    assert not result["failed"], result
-    return result
+    return tracing.trace(node, sent, **options)
 
 
 def arrives(result: dict[str, Any]) -> bool:

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.snapshot import PACKET_PATH
-from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab import Lab
 from lab.inner_pods import InnerPod, batch
 from lab.node import NamespaceNode
 from lab.steps import Steps
+
+from .tracing import trace
 
 LEFT, RIGHT = "10.60.1.9", "10.60.2.9"
 COMMANDS = (
@@ -182,12 +183,6 @@ def arrives(node: NamespaceNode, packet: dict[str, Any]) -> bool:
     done = node.run(["ip", "netns", "exec", "host-left", sys.executable, "-c", PING, *words], check=False)
     assert done.returncode in (0, NOTHING), done.stderr
     return not done.returncode
-
-
-def trace(node: NamespaceNode, packet: dict[str, Any] | str, **options: Any) -> dict[str, Any]:
-    result = _pastes.trace({"packet": packet, **options}, lambda given: Steps(node, "datapath_trace", given).call())
-    assert not result["failed"], result
-    return result
 
 
 def outputs(node: NamespaceNode) -> dict[str, str]:

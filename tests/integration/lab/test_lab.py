@@ -205,8 +205,7 @@ def send_datagram(lab: Lab, node: NamespaceNode, spoil: int) -> bool:
             return False
 
 
-def test_a_wrong_checksum_is_noticed(lab: Lab) -> None:
-    node = lab.node("node1")
+def test_a_wrong_checksum_is_noticed(lab: Lab, node: NamespaceNode) -> None:
     node.serve(7)
     assert send_datagram(lab, node, spoil=0)
     assert not send_datagram(lab, node, spoil=1)
@@ -230,8 +229,7 @@ CHANGES = {
 }
 
 
-def test_a_snapshot_tells_a_change_and_equals_the_first_when_it_is_undone(lab: Lab) -> None:
-    node = lab.node("node1")
+def test_a_snapshot_tells_a_change_and_equals_the_first_when_it_is_undone(node: NamespaceNode) -> None:
     before = node.snapshot()
     for part, (do, undo) in CHANGES.items():
         node.run(do)
@@ -254,8 +252,7 @@ FILE_CHANGES = [
 ]
 
 
-def test_a_snapshot_tells_each_change_of_a_file(lab: Lab) -> None:
-    node = lab.node("node1")
+def test_a_snapshot_tells_each_change_of_a_file(node: NamespaceNode) -> None:
     before = node.snapshot()["files"]
     for change in FILE_CHANGES:
         node.run(["sh", "-c", change])

@@ -44,8 +44,9 @@ def profile(node: NamespaceNode, check: bool = False, **options: Any) -> dict[st
 
 
 @FAMILIES
-def test_the_address_of_an_eni_reaches_pods_here_and_on_other_nodes(lab: UplinkLab, family: Addresses) -> None:
-    node: NamespaceNode = lab.node("node1")
+def test_the_address_of_an_eni_reaches_pods_here_and_on_other_nodes(
+    lab: UplinkLab, node: NamespaceNode, family: Addresses
+) -> None:
     clean = node.snapshot()
 
     def reached() -> list[bool]:
@@ -85,9 +86,8 @@ def test_a_pod_whose_address_is_in_the_network_of_an_eni_is_reached(lab: UplinkL
     assert lab.fetch(address, POD_PORT, node, V4.node(1)) is not None
 
 
-def test_the_rehearsal_refuses_rules_that_cut_the_node_off_from_its_pods(lab: UplinkLab) -> None:
+def test_the_rehearsal_refuses_rules_that_cut_the_node_off_from_its_pods(node: NamespaceNode) -> None:
     """Without the exceptions by which the profile keeps what the node reaches without an ENI."""
-    node = lab.node("node1")
     rules = [{"priority": 1400, "from": V4.node(1), "table": 1101}]
     routes = [{"table": 1101, "to": "default", "via": V4.gateway(1), "dev": "eth1", "onlink": True}]
     packet = {"source": V4.node(1), "destination": V4.pod(0), "destination_port": POD_PORT}

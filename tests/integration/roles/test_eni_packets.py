@@ -335,8 +335,7 @@ def test_a_connection_that_was_there_before_the_module_goes_on_by_the_primary(
 
 
 @EACH_STRICTNESS
-def test_what_a_pod_sends_by_itself_leaves_by_its_eni_unmarked(lab: EniLab, strict: bool) -> None:
-    node = lab.node("node1")
+def test_what_a_pod_sends_by_itself_leaves_by_its_eni_unmarked(lab: EniLab, node: EniNamespaceNode, strict: bool) -> None:
     filter_for(node, strict)
     run(node, strict=strict)
     answer = lab.fetch_from("pod1", BACKEND, POD_PORT)
@@ -357,8 +356,7 @@ def test_a_pod_on_another_eni_gets_its_requests_as_well(strict: bool) -> None:
 
 
 @EACH_STRICTNESS
-def test_a_server_of_the_node_itself_answers_with_and_without(lab: EniLab, strict: bool) -> None:
-    node = lab.node("node1")
+def test_a_server_of_the_node_itself_answers_with_and_without(lab: EniLab, node: EniNamespaceNode, strict: bool) -> None:
     node.serve(SERVER_PORT)
     filter_for(node, strict)
     assert lab.client.fetch(PRIMARY.address, SERVER_PORT)

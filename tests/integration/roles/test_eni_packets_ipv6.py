@@ -32,9 +32,8 @@ def lab() -> Iterator[EniLab]:
 @pytest.mark.parametrize("policy", get_args(Policy))
 @pytest.mark.parametrize("backend", get_args(Backend))
 def test_a_node_port_answers_with_the_module_and_the_rule_only(
-    lab: EniLab, backend: Backend, policy: Policy, strict: bool
+    lab: EniLab, node: EniNamespaceNode, backend: Backend, policy: Policy, strict: bool
 ) -> None:
-    node: EniNamespaceNode = lab.node("node1")
     node.service(NODE_PORT, [lab.pod("pod1").address], policy, backend=backend)
     connmark = Steps(
         node,
@@ -58,8 +57,9 @@ SERVICE = "2001:db8:80::80"
 
 @pytest.mark.parametrize("strict", [False, True], ids=["loose", "strict"])
 @pytest.mark.parametrize("prefix", [SERVICE, "2001:db8:80::/64"])
-def test_a_service_address_that_no_interface_has_answers_if_it_is_listed(lab: EniLab, prefix: str, strict: bool) -> None:
-    node: EniNamespaceNode = lab.node("node1")
+def test_a_service_address_that_no_interface_has_answers_if_it_is_listed(
+    lab: EniLab, node: EniNamespaceNode, prefix: str, strict: bool
+) -> None:
     node.service(NODE_PORT, [lab.pod("pod1").address], "Local", load_balancer_ip=SERVICE)
     lab.router.run(["ip", "-6", "route", "add", SERVICE, "via", eni6.NODE])
     lab.router.run_from_host(["nft", f"insert rule ip6 cloud prerouting iifname {PRIMARY.port} ip6 saddr {SERVICE} accept"])

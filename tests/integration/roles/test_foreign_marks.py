@@ -39,8 +39,7 @@ def way_of(node: NamespaceNode, mark: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("mark", TUNNELS, ids=hex)
-def test_the_packets_of_a_tunnel_keep_their_uplink_and_the_replies_theirs(lab: UplinkLab, mark: int) -> None:
-    node = lab.node("node1")
+def test_the_packets_of_a_tunnel_keep_their_uplink_and_the_replies_theirs(lab: UplinkLab, node: NamespaceNode, mark: int) -> None:
     node.ip([f"rule add not fwmark {mark} lookup 51820 priority 32764"])
     before = way_of(node, mark)
     assert before == ("eth0", V4.node())
@@ -51,8 +50,7 @@ def test_the_packets_of_a_tunnel_keep_their_uplink_and_the_replies_theirs(lab: U
     assert not profile(node, uplinks=UPLINKS)["changed"]
 
 
-def test_a_mark_by_which_another_program_routes_is_given_to_no_uplink(lab: UplinkLab) -> None:
-    node = lab.node("node1")
+def test_a_mark_by_which_another_program_routes_is_given_to_no_uplink(lab: UplinkLab, node: NamespaceNode) -> None:
     node.ip(["rule add fwmark 0x4/0x4 lookup 77 priority 900", f"route add default via {V4.gateway(0)} table 77"])
     result = profile(node, uplinks=UPLINKS)
     assert [entry["mark"] for entry in result["node"]["uplinks"]] == ["0x2", "0x40"]
@@ -73,9 +71,10 @@ RESTORING = """table ip wg-quick-wg0 {
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_a_program_that_gives_marks_of_connections_to_all_packets_diverts_no_request(lab: UplinkLab, is_first: bool) -> None:
+def test_a_program_that_gives_marks_of_connections_to_all_packets_diverts_no_request(
+    lab: UplinkLab, node: NamespaceNode, is_first: bool
+) -> None:
     """As the chains of wg-quick do with packets of UDP."""
-    node = lab.node("node1")
     lab.serve(V4)
     if is_first:
         node.run(["nft", "-f", "-"], RESTORING)
@@ -115,8 +114,7 @@ def test_an_eni_whose_mark_another_program_has_is_refused_with_the_owner() -> No
         )
 
 
-def test_a_rehearsal_refuses_another_uplink_for_the_packets_of_a_tunnel_unasked(lab: UplinkLab) -> None:
-    node = lab.node("node1")
+def test_a_rehearsal_refuses_another_uplink_for_the_packets_of_a_tunnel_unasked(node: NamespaceNode) -> None:
     node.ip(["rule add not fwmark 51820 lookup 51820 priority 32764"])
     before = node.snapshot()
     for marks, loss in ((("0x2", "0x4"), True), (("0x2", "0x1000"), False)):
@@ -132,9 +130,8 @@ def test_a_rehearsal_refuses_another_uplink_for_the_packets_of_a_tunnel_unasked(
     assert node.snapshot() == before
 
 
-def test_a_packet_that_changes_its_uplink_or_its_source_is_lost_in_the_rehearsal_of_a_role(lab: UplinkLab) -> None:
+def test_a_packet_that_changes_its_uplink_or_its_source_is_lost_in_the_rehearsal_of_a_role(node: NamespaceNode) -> None:
     """Nothing on the node shows the mark of the packet, so that the role gives it to an uplink."""
-    node = lab.node("node1")
     change = {"profile": {"name": "symmetric_routing", "options": {"mode": "runtime", "uplinks": UPLINKS}}}
     sent = {"destination": V4.client, "protocol": "udp", "destination_port": 51820}
     request = {"source": V4.client, "destination": V4.node(1), "destination_port": SERVER, "interface": "eth1"}

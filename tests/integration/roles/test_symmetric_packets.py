@@ -32,8 +32,9 @@ def lab() -> Iterator[UplinkLab]:
 
 @FAMILIES
 @BACKENDS
-def test_each_request_by_the_second_uplink_is_answered(lab: UplinkLab, family: Addresses, backend: Backend) -> None:
-    node = lab.node("node1")
+def test_each_request_by_the_second_uplink_is_answered(
+    lab: UplinkLab, node: NamespaceNode, family: Addresses, backend: Backend
+) -> None:
     lab.serve(family, backend)
     clean = node.snapshot()
     assert lab.lost(family) == [*requests(family)]
@@ -52,9 +53,10 @@ def test_each_request_by_the_second_uplink_is_answered(lab: UplinkLab, family: A
 
 
 @FAMILIES
-def test_pods_of_other_nodes_behind_a_tunnel_are_reached_and_answer(lab: UplinkLab, family: Addresses) -> None:
+def test_pods_of_other_nodes_behind_a_tunnel_are_reached_and_answer(
+    lab: UplinkLab, node: NamespaceNode, family: Addresses
+) -> None:
     """The packets of the tunnel are connections by eth0 of their own, which the profile marks, too."""
-    node = lab.node("node1")
     lab.tunnel()
     lab.serve(family)
     clean = node.snapshot()
@@ -70,9 +72,8 @@ def test_pods_of_other_nodes_behind_a_tunnel_are_reached_and_answer(lab: UplinkL
 
 
 @FAMILIES
-def test_cilium_with_kube_proxy_keeps_its_routes_and_programs(lab: UplinkLab, family: Addresses) -> None:
+def test_cilium_with_kube_proxy_keeps_its_routes_and_programs(lab: UplinkLab, node: NamespaceNode, family: Addresses) -> None:
     """Its programs on an uplink, as for its host firewall, pass packets on if kube-proxy answers node ports."""
-    node = lab.node("node1")
     cilium.create_links(node)
     cilium.create_routes(node)
     for link in ("eth0", "eth1"):
@@ -88,8 +89,7 @@ def test_cilium_with_kube_proxy_keeps_its_routes_and_programs(lab: UplinkLab, fa
 
 
 @FAMILIES
-def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, family: Addresses) -> None:
-    node = lab.node("node1")
+def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, node: NamespaceNode, family: Addresses) -> None:
     node.serve(SERVER)
     assert not profile(node, uplinks=UPLINKS)["failed"]
     assert lab.fetch(family.pod(0), POD_PORT, node, family.node(1)) is not None
@@ -100,9 +100,8 @@ def test_what_the_node_reaches_without_an_uplink_stays_in_reach(lab: UplinkLab, 
 
 
 @pytest.mark.parametrize("selector", [f"from {V4.node(1)}", "from all"])
-def test_a_rule_of_another_program_that_takes_replies_is_named(lab: UplinkLab, selector: str) -> None:
+def test_a_rule_of_another_program_that_takes_replies_is_named(lab: UplinkLab, node: NamespaceNode, selector: str) -> None:
     """As an operator who worked around the trouble leaves it."""
-    node = lab.node("node1")
     node.ip([f"rule add {selector} lookup 77 priority 900", f"route add default via {V4.gateway(0)} table 77"])
     node.serve(SERVER)
     (warning,) = [str(warning) for warning in profile(node, uplinks=UPLINKS)["warnings"]]
@@ -112,8 +111,7 @@ def test_a_rule_of_another_program_that_takes_replies_is_named(lab: UplinkLab, s
     assert lab.fetch(V4.node(1), SERVER) is not None
 
 
-def test_an_uplink_may_have_ipv6_alone_and_a_router_that_announces_itself(lab: UplinkLab) -> None:
-    node = lab.node("node1")
+def test_an_uplink_may_have_ipv6_alone_and_a_router_that_announces_itself(lab: UplinkLab, node: NamespaceNode) -> None:
     output = lab.router.run_from_host(["ip", "-6", "-o", "address", "show", "dev", "port1", "scope", "link"])
     router = output.split()[3].partition("/")[0]
     node.ip([f"address delete {V4.node(1)}/24 dev eth1", f"route add default via {router} dev eth1 proto ra metric 2048"])
@@ -167,8 +165,7 @@ SCENES = {
 
 
 @pytest.mark.parametrize(("command", "gateway"), SCENES.values(), ids=SCENES)
-def test_the_gateway_of_an_uplink_is_read_from_the_node(lab: UplinkLab, command: str, gateway: str | None) -> None:
-    node = lab.node("node1")
+def test_the_gateway_of_an_uplink_is_read_from_the_node(node: NamespaceNode, command: str, gateway: str | None) -> None:
     node.run_from_host(["ip", "address", "delete", f"{V6.node(1)}/64", "dev", "eth1"])
     node.run(["sh", "-c", command])
     clean = node.snapshot()
@@ -179,8 +176,7 @@ def test_the_gateway_of_an_uplink_is_read_from_the_node(lab: UplinkLab, command:
     assert profile(node, state="absent")["changed"] and node.snapshot() == clean
 
 
-def test_an_uplink_that_the_node_cannot_have_is_named(lab: UplinkLab) -> None:
-    node = lab.node("node1")
+def test_an_uplink_that_the_node_cannot_have_is_named(node: NamespaceNode) -> None:
     clean = node.snapshot()
     for entry, error in (
         ({"name": node.pods[0].link, "gateway": "172.30.5.9"}, "[0].name must be a link in no bridge, bond or VRF; it is in br0"),
@@ -192,8 +188,7 @@ def test_an_uplink_that_the_node_cannot_have_is_named(lab: UplinkLab) -> None:
 
 
 @pytest.mark.parametrize("hook", ["ingress", "tcx"])
-def test_a_node_is_refused_only_if_programs_of_cilium_decide_before_netfilter(lab: UplinkLab, hook: bpf.Hook) -> None:
-    node = lab.node("node1")
+def test_a_node_is_refused_only_if_programs_of_cilium_decide_before_netfilter(node: NamespaceNode, hook: bpf.Hook) -> None:
     cilium.create_links(node)
     bpf.attach(node, hook, "cil_from_netdev", "eth1")
     with cilium.agent(node, {"kube-proxy-replacement": "true"}):

@@ -194,6 +194,24 @@ def test_the_node_between_is_the_earlier_one_without_changes_and_the_later_one_w
     assert Difference(after, difference.between(frozenset(difference.changes))).changes == []
 
 
+def test_a_route_is_gone_with_each_of_the_changes_that_remove_it() -> None:
+    down = {**LINK, "flags": DOWN, "addresses": []}
+    difference = Difference(_links(LINK, routes=[DEFAULT]), _links(down, routes=[]))
+    assert len(difference.changes) == 2
+    assert [difference.between(frozenset([change]))["routes"] for change in difference.changes] == [[], []]
+    returned = Difference(_links(down, routes=[]), _links(LINK, routes=[DEFAULT]))
+    assert [returned.between(frozenset([change]))["routes"] for change in returned.changes] == [[], []]
+    assert returned.between(frozenset(returned.changes))["routes"] == [DEFAULT]
+
+
+def test_a_network_that_another_route_replaced_is_gone_with_its_address() -> None:
+    bare, blackhole = {**LINK, "addresses": []}, {"table": "254", "family": "ipv4", "to": "10.0.0.0/24", "type": "blackhole"}
+    difference = Difference(_links(LINK, routes=[NETWORK]), _links(bare, routes=[blackhole]))
+    routes = {change.kind: difference.between(frozenset([change]))["routes"] for change in difference.changes}
+    assert routes == {"address": [], "route": [blackhole]}
+    assert difference.between(frozenset(difference.changes))["routes"] == [blackhole]
+
+
 def test_each_part_of_the_changes_is_made_alone() -> None:
     cases = [CASES[name] for name in ("a next hop", "a rule of nft", "a member of an ipset")]
     before = {key: value for case in cases for key, value in case[0].items()}

@@ -63,6 +63,18 @@ def test_a_change_that_only_alters_what_stops_the_packet_is_not_guilty() -> None
     assert _guilty(changes, fate) == {guilty.text}
 
 
+def test_a_change_that_a_loss_meets_only_beside_another_loss_is_not_guilty() -> None:
+    """Without the link, and without the address, its route is gone: then the default route counts, or that it is gone."""
+    address, default, link = changes = _changes(3)
+
+    def fate(part: Changes) -> str:
+        if part.isdisjoint({address, link}):
+            return WELL
+        return "by default" if default not in part else "link down" if link in part else "no route"
+
+    assert _guilty(changes, fate) == {address.text, link.text}
+
+
 def test_a_node_that_cannot_be_with_some_changes_is_no_loss() -> None:
     link, route, guilty = changes = _changes(3)
 

@@ -52,6 +52,18 @@ def test_many_runs_hold_it_one_after_another(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_must_not_wait_takes_the_lock_only_if_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for _time in range(2):
+        with lock.if_free(str(path)) as is_held:
+            assert is_held and path.exists()
+            with lock.if_free(str(path)) as is_held:
+                assert not is_held
+            with pytest.raises(Failure, match="another run on this node holds"), exclusive(str(path), patience=0):
+                pass
+        assert not path.exists()
+
+
 def test_a_lock_file_that_a_killed_run_left_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     with exclusive(str(tmp_path / "lock"), patience=0.1):

@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The meaning of a rule and a route, in options, in text, in netlink messages and in a file."""
+"""The meaning of a rule and a route, in options, in text and in a file."""
 
 from __future__ import annotations
 
 import functools
+import json
 import re
-import socket
 import struct
 import typing as t
 
@@ -513,122 +513,6 @@ def test_another_route_is_not_like_it(one: dict[str, t.Any], other: dict[str, t.
     assert not route_of(**one).is_like(route_of(**other)) and not route_of(**other).is_like(route_of(**one))
 
 
-# Messages
-
-
-def message(attributes: dict[int, bytes], **header: int) -> bytes:
-    fields = {"family": 2, "dst_len": 0, "src_len": 0, "tos": 0, "table": 254, "action": 1, "flags": 0}
-    body = rule.HEADER.pack(*{**fields, **header}.values())
-    for kind, data in attributes.items():
-        body += struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
-    return body
-
-
-PLAIN = {rule.FRA_PRIORITY: struct.pack("=I", 700), rule.FRA_TABLE: struct.pack("=I", 254)}
-READ: list[tuple[str, dict[int, bytes], rule.Rule]] = [
-    ("unset suppress_prefixlength", {rule.FRA_SUPPRESS_PREFIXLEN: b"\xff" * 4}, rule_of()),
-    ("suppress_prefixlength 0", {rule.FRA_SUPPRESS_PREFIXLEN: bytes(4)}, rule_of(suppress_prefixlength=0)),
-    ("no interface group", {13: b"\xff" * 4}, rule_of()),
-    ("no realm", {11: bytes(4)}, rule_of()),
-    ("mark", {rule.FRA_FWMARK: struct.pack("=I", 128), rule.FRA_FWMASK: b"\xff" * 4}, rule_of(fwmark=128)),
-    ("interface", {rule.FRA_IIFNAME: b"eth0\0"}, rule_of(iif="eth0")),
-    ("a whole port", {rule.FRA_DPORT_RANGE: struct.pack("=HH", 80, 80), 29: b"\xff\xff"}, rule_of(dport=80)),
-]
-
-
-@pytest.mark.parametrize(("_name", "attributes", "expected"), READ, ids=[name for name, _attributes, _rule in READ])
-def test_what_the_kernel_says_by_default_means_nothing(_name: str, attributes: dict[int, bytes], expected: rule.Rule) -> None:
-    tagged = {**PLAIN, **attributes, rule.FRA_PROTOCOL: b"\x4b"}
-    assert rule.from_message(message(tagged)) == (expected, 75)
-
-
-UNKNOWN = {
-    "dscp": (25, b"\x0a", "dscp"),
-    "flowlabel": (26, b"\0\0\0\1", "flowlabel"),
-    "part of a port": (28, b"\x0f\xff", "attribute 28"),
-    "tunnel": (12, bytes(8), "tun_id"),
-}
-
-
-@pytest.mark.parametrize(("kind", "data", "name"), UNKNOWN.values(), ids=UNKNOWN.keys())
-def test_a_rule_with_attributes_that_we_do_not_know_keeps_key_and_owner_and_equals_none(
-    kind: int, data: bytes, name: str
-) -> None:
-    (plain, owner), (current, its_owner) = (rule.from_message(message(one)) for one in (PLAIN, {**PLAIN, kind: data}))
-    assert (current.key, its_owner) == (plain.key, owner) and current != plain
-    assert str(current) == f"{plain} with attributes that this collection cannot read: {name}"
-
-
-def test_a_rule_that_cannot_be_read_is_sent_without_what_the_kernel_only_tells() -> None:
-    (current, _owner) = rule.from_message(message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT | 0x8))
-    assert current.opaque == message({**PLAIN, 25: b"\x0a"}, flags=rule.INVERT)
-
-
-def route_message(attributes: dict[int, bytes], kind: int = 1, flags: int = 0, tos: int = 0) -> bytes:
-    body = route.HEADER.pack(socket.AF_INET, 0, 0, tos, 254, 75, 0, kind, flags)
-    for number, data in attributes.items():
-        body += struct.pack("=HH", 4 + len(data), number) + data + bytes(-len(data) % 4)
-    return body
-
-
-HOP = {route.RTA_OIF: struct.pack("=I", 2), route.RTA_GATEWAY: bytes([10, 0, 0, 1])}
-ENCAP = struct.pack("=HBBiHHIHHI", 24, 0, 0, 2, 8, route.RTA_GATEWAY, 1, 8, 22, 0)
-MTU, WINDOW, STRANGE = (struct.pack("=HHI", 8, kind, 1300) for kind in (route.RTAX_MTU, 3, 40))
-PLAIN_HOP = struct.pack("=HBBiHH4s", 16, 0, 0, 2, 8, route.RTA_GATEWAY, bytes([10, 0, 0, 1]))
-ODD_HOP = struct.pack("=HBBiHH4s", 16, 0, 0, 2, 8, 99, bytes(4))
-END = {route.RTA_CACHEINFO: struct.pack("=8xi20x", 600)}
-NOT_READ: dict[str, tuple[bytes, str]] = {
-    "an attribute that we do not know": (route_message({**HOP, 99: b"\1"}), "attribute 99"),
-    "a metric that we do not know": (route_message({**HOP, route.RTA_METRICS: STRANGE + MTU}), "metric 40"),
-    "an attribute of a next hop that we do not know": (
-        route_message({route.RTA_MULTIPATH: ODD_HOP + PLAIN_HOP}),
-        "attribute 99",
-    ),
-    "several": (
-        route_message({route.RTA_MULTIPATH: ENCAP + PLAIN_HOP, route.RTA_METRICS: WINDOW, **END}, tos=16),
-        "encap, expires, tos, window",
-    ),
-    "a broadcast": (route_message(HOP, kind=3), "its type"),
-    "a next hop object": (route_message({**HOP, 30: bytes(4)}), "nhid"),
-    "a gateway of the other family": (
-        route_message({route.RTA_OIF: struct.pack("=I", 2), 18: bytes(18)}),
-        "via inet6",
-    ),
-    "a window": (route_message({**HOP, route.RTA_METRICS: struct.pack("=HHI", 8, 3, 9)}), "window"),
-    "a locked MTU": (
-        route_message({**HOP, route.RTA_METRICS: struct.pack("=HHIHHI", 8, 1, 4, 8, 2, 1300)}),
-        "a lock",
-    ),
-    "a preference": (route_message({**HOP, route.RTA_PREF: b"\1"}), "pref"),
-    "an end": (route_message({**HOP, route.RTA_CACHEINFO: struct.pack("=8xi20x", 600)}), "expires"),
-    "an encapsulation of one of several": (route_message({route.RTA_MULTIPATH: ENCAP}), "encap"),
-}
-
-
-@pytest.mark.parametrize(("body", "name"), NOT_READ.values(), ids=NOT_READ.keys())
-def test_a_route_that_we_could_not_say_keeps_key_and_owner_and_equals_none(body: bytes, name: str) -> None:
-    plain, found = (route.from_message(one, {2: "eth1"}) for one in (route_message(HOP), body))
-    assert plain and found
-    (one, owner), (other, its_owner) = plain, found
-    assert (one.key[: route.KEY], owner) == (other.key[: route.KEY], its_owner) and one != other
-    assert (len(other.key) == len(one.key)) == ("tos" not in name)
-    assert other.unread == tuple(name.split(", ")) and str(other).endswith(
-        f" with attributes that this collection cannot read: {name}"
-    )
-
-
-def test_a_route_for_a_type_of_service_has_another_key() -> None:
-    plain, found = (route.from_message(one, {2: "eth1"}) for one in (route_message(HOP), route_message(HOP, tos=16)))
-    assert plain and found and plain[0].key != found[0].key and found[0].unread == ("tos",)
-
-
-def test_a_route_for_some_sources_has_another_key_for_each() -> None:
-    bodies = [route_message(HOP), *(route_message({**HOP, route.RTA_SRC: bytes([10, 0, 0, last])}) for last in (1, 2))]
-    found = [route.from_message(body, {2: "eth1"}) for body in bodies]
-    assert len({one[0].key for one in found if one}) == 3
-    assert [one[0].unread for one in found if one] == [(), ("from",), ("from",)]
-
-
 SHOWN = {
     "default dev if7 table main": route.Route(2, 254, hops=(route.Hop("if7"),)),
     "broadcast default table main": route.Route(2, 254, type=route.BROADCAST),
@@ -640,10 +524,6 @@ SHOWN = {
 @pytest.mark.parametrize("text", SHOWN)
 def test_a_route_of_others_is_named_by_numbers_where_there_is_no_word(text: str) -> None:
     assert str(SHOWN[text]) == f"ip route {text}"
-
-
-def test_a_cached_route_is_none() -> None:
-    assert route.from_message(route_message(HOP, flags=route.RTM_F_CLONED), {2: "eth1"}) is None
 
 
 # Names
@@ -759,3 +639,42 @@ def test_the_networks_of_links_are_those_of_table_main() -> None:
     ]
     read = policy.from_options(75, None, routes, {}).routes
     assert policy.networks_of_links(read or ()) == {"eth0": ["10.0.0.0/24", "fd00::/64"]}
+
+
+def parsed_or_refused(parse: t.Callable[[str, strategies.Entry], rule.Rule], entry: strategies.Entry) -> t.Any:
+    try:
+        return parse("rules[3]", entry)
+    except Invalid as error:
+        return str(error)
+
+
+def test_entries_are_parsed_alike_whatever_came_before_them() -> None:
+    """Entries that differ in an address alone are parsed once: none gets what another one may have and it may not."""
+    plain = {"priority": 512, "table": "main"}
+    entries = [
+        *({**plain, way: address} for way in ("to", "from") for address in ("10.0.0.1", "10.0.0.2", "2001:db8::1", "::2")),
+        *({**plain, "to": odd} for odd in ("", "10.0.0.0/8", "10.0.0.1/8", "default", "10.0.0.1 ", "::1%eth0", 7, None, ["::1"])),
+        *({**plain, "to": "10.0.0.3", **odd} for odd in (
+            {"from": ""}, {"from": "10.0.0.9"}, {"from": "::1"}, {"from": None}, {"priority": True}, {"priority": "512"},
+            {"priority": 512.0}, {"priority": [512]}, {"priority": 0}, {"table": 254}, {"table": "254"}, {"table": None},
+            {"table": "no such"}, {"family": "ipv4"}, {"family": "ipv6"}, {"family": ["ipv4"]}, {"family": None}, {"iif": "eth0"},
+            {"iif": None}, {"not": True}, {"color": "red"},
+        )),
+        {"to": "10.0.0.4", "table": 9},
+        {"priority": 9, "to": "10.0.0.4", "goto": 10},
+    ]  # fmt: skip
+    tables = {"main": 254}
+    parse = rule.parser(tables)
+    for entry in [*entries, *reversed(entries), *entries]:
+        expected = parsed_or_refused(functools.partial(rule.from_options, tables=tables), entry)
+        assert parsed_or_refused(parse, entry) == expected, entry
+
+
+@given(st.lists(strategies.rules, max_size=6))
+def test_the_text_of_rules_is_that_of_their_options(entries: list[strategies.Entry]) -> None:
+    rules = [rule.from_options("rules", entry, TABLES) for entry in entries]
+    zeros = [tuple((bytes(len(packed)), length) for packed, length in (one.src, one.dst)) for one in rules]
+    sources = [one._replace(src=zero[0]) for one, zero in zip(rules, zeros)]
+    destinations = [one._replace(dst=zero[1]) for one, zero in zip(rules, zeros)]
+    alike = [*rules, *sources, *destinations]
+    assert [*rule.texts(alike)] == [json.dumps(one.options()) for one in alike]

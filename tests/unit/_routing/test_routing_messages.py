@@ -22,13 +22,10 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._routing import 
 )
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import Hop, Route
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
+from unit.netlink_messages import packed, u32
 
 V4, V6 = int(socket.AF_INET), int(socket.AF_INET6)
 Attributes = dict[int, bytes]
-
-
-def u32(number: int) -> bytes:
-    return struct.pack("=I", number)
 
 
 def v4(text: str) -> bytes:
@@ -39,18 +36,17 @@ def v6(text: str) -> bytes:
     return socket.inet_pton(V6, text)
 
 
-def packed(attributes: Attributes) -> bytes:
-    return b"".join(struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4) for kind, data in attributes.items())
-
-
 # Rules
 
 
-def read_rule(attributes: Attributes, protocol: int = 75, **header: int) -> Rule:
+def rule_body(attributes: Attributes, **header: int) -> bytes:
     usual = {"family": V4, "dst_len": 0, "src_len": 0, "tos": 0, "table": 254, "action": 1, "flags": 0}
-    tagged = {rule.FRA_PRIORITY: u32(700), **attributes, rule.FRA_PROTOCOL: bytes([protocol])}
-    found = rule.from_message(rule.HEADER.pack(*{**usual, **header}.values()) + packed(tagged))
-    assert found and found[1] == protocol
+    return rule.HEADER.pack(*{**usual, **header}.values()) + packed({rule.FRA_PRIORITY: u32(700), **attributes})
+
+
+def read_rule(attributes: Attributes, **header: int) -> Rule:
+    found = rule.from_message(rule_body({**attributes, rule.FRA_PROTOCOL: bytes([75])}, **header))
+    assert found and found[1] == 75
     return found[0]
 
 
@@ -72,6 +68,11 @@ RULES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
         {},
         {"fwmark": 0x80000001, "fwmask": 0x80000003},
     ),
+    "a whole mark": (
+        {rule.FRA_FWMARK: u32(128), rule.FRA_FWMASK: b"\xff" * 4},
+        {},
+        {"fwmark": 128, "fwmask": 2**32 - 1},
+    ),
     "no mark": ({rule.FRA_FWMARK: u32(0), rule.FRA_FWMASK: u32(0x80)}, {}, {"fwmark": 0, "fwmask": 0x80}),
     "a type of service": ({}, {"tos": 16}, {"tos": 16}),
     "an l3mdev": ({rule.FRA_L3MDEV: b"\1"}, {"table": 0}, {"l3mdev": True, "table": 0}),
@@ -80,6 +81,7 @@ RULES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
     "a protocol": ({rule.FRA_IP_PROTO: b"\x11"}, {}, {"ipproto": 17}),
     "a source port": ({rule.FRA_SPORT_RANGE: struct.pack("=HH", 1, 65534)}, {}, {"sport": (1, 65534)}),
     "a destination port": ({rule.FRA_DPORT_RANGE: struct.pack("=HH", 80, 90)}, {}, {"dport": (80, 90)}),
+    "a whole port": ({rule.FRA_DPORT_RANGE: struct.pack("=HH", 80, 80), 29: b"\xff\xff"}, {}, {"dport": (80, 80)}),
     "inverted": ({}, {"flags": 0x2}, {"invert": True}),
     "another flag": ({}, {"flags": 0x1 | 0x4 | 0x10000}, {}),
     "a table of the header": ({}, {"table": 7}, {"table": 7}),
@@ -90,6 +92,9 @@ RULES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
     "a goto of another action": ({rule.FRA_GOTO: u32(9)}, {"table": 0, "action": 6}, {"action": 6, "table": 0}),
     "a suppressor": ({rule.FRA_SUPPRESS_PREFIXLEN: u32(0)}, {}, {"suppress_prefixlength": 0}),
     "a suppressor of half": ({rule.FRA_SUPPRESS_PREFIXLEN: u32(64)}, {}, {"suppress_prefixlength": 64}),
+    "no suppressor": ({rule.FRA_SUPPRESS_PREFIXLEN: b"\xff" * 4}, {}, {}),
+    "no interface group": ({13: b"\xff" * 4}, {}, {}),
+    "no realm": ({11: bytes(4)}, {}, {}),
     "padding": ({rule.FRA_PAD: b""}, {}, {}),
 }
 
@@ -97,6 +102,28 @@ RULES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
 @pytest.mark.parametrize(("attributes", "header", "expected"), RULES.values(), ids=RULES.keys())
 def test_an_attribute_of_a_rule_is_one_field(attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]) -> None:
     assert read_rule(attributes, **header) == PLAIN._replace(**expected)
+
+
+UNREAD_OF_RULES = {
+    "dscp": (25, b"\x0a", "dscp"),
+    "flowlabel": (26, b"\0\0\0\1", "flowlabel"),
+    "part of a port": (28, b"\x0f\xff", "attribute 28"),
+    "tunnel": (12, bytes(8), "tun_id"),
+}
+
+
+@pytest.mark.parametrize(("kind", "data", "name"), UNREAD_OF_RULES.values(), ids=UNREAD_OF_RULES.keys())
+def test_a_rule_with_attributes_that_we_do_not_know_keeps_key_and_owner_and_equals_none(
+    kind: int, data: bytes, name: str
+) -> None:
+    (plain, owner), (current, its_owner) = (rule.from_message(rule_body(one)) for one in ({}, {kind: data}))
+    assert (current.key, its_owner) == (plain.key, owner) and current != plain
+    assert str(current) == f"{plain} with attributes that this collection cannot read: {name}"
+
+
+def test_a_rule_that_cannot_be_read_is_sent_without_what_the_kernel_only_tells() -> None:
+    (current, _owner) = rule.from_message(rule_body({25: b"\x0a"}, flags=rule.INVERT | 0x8))
+    assert current.opaque == rule_body({25: b"\x0a"}, flags=rule.INVERT)
 
 
 def test_a_rule_of_no_protocol_is_of_protocol_0() -> None:
@@ -118,7 +145,31 @@ def test_a_rule_that_is_written_reads_back() -> None:
     encoder = routing_backend._Encoder(75, {})
     for verb in (routing_backend.ADD, routing_backend.DELETE):
         messages = [encoder.message(routing_backend.Change(verb, item), 3) for item in items]
-        assert [rule.from_message(message[16:]) for message in messages] == [(item, 75) for item in items]
+        bodies = [message[16:] for message in messages]
+        assert [*map(rule.from_message, bodies)] == rule.from_messages(bodies) == [(item, 75) for item in items]
+
+
+def test_rules_are_told_apart_where_only_the_ends_of_their_messages_differ() -> None:
+    ends: dict[str, list[Attributes]] = {
+        "a source": [{rule.FRA_SRC: v4(f"10.0.0.{number}")} for number in (1, 2, 2)],
+        "a destination": [{rule.FRA_DST: v4(f"10.0.0.{number}")} for number in (1, 2)],
+        "both": [{rule.FRA_SRC: v4(f"10.0.1.{number}"), rule.FRA_DST: v4(f"10.0.0.{number}")} for number in (1, 2)],
+        "realms behind an address": [{rule.FRA_DST: v4("10.0.0.1"), 11: u32(number)} for number in (0, 5, 0)],
+        "an attribute that cannot be read": [{25: b"\x0a", rule.FRA_DST: v4(f"10.0.0.{number}")} for number in (1, 2)],
+        "a mark": [{rule.FRA_FWMARK: u32(number)} for number in (1, 2)],
+        "a table": [{rule.FRA_SRC: v4("10.0.0.1"), rule.FRA_TABLE: u32(number)} for number in (1000, 1001)],
+        "an address of IPv6": [{rule.FRA_DST: v6(f"2001:db8::{number}")} for number in (1, 2)],
+    }
+    bodies = []
+    for attributes in (one for those in ends.values() for one in those):
+        source, destination = attributes.get(rule.FRA_SRC, b""), attributes.get(rule.FRA_DST, b"")
+        for shorter in (0, 2):
+            lengths = (max(len(address) * 8 - shorter, 0) for address in (destination, source))
+            header = rule.HEADER.pack(V6 if len(destination) == 16 else V4, *lengths, 0, 254, 1, 0)
+            for protocol in (75, 76):
+                bodies.append(header + packed({rule.FRA_PROTOCOL: bytes([protocol]), rule.FRA_PRIORITY: u32(7), **attributes}))
+    assert rule.from_messages(bodies) == [*map(rule.from_message, bodies)]
+    assert rule.from_messages(bodies[::-1]) == [*map(rule.from_message, bodies[::-1])]
 
 
 BARE = Rule(V4, 700)
@@ -168,25 +219,20 @@ def test_the_kernel_does_not_look_at_invert_and_goto_of_the_rule_to_delete(chang
 # Routes
 
 
-def read_route(attributes: Attributes, protocol: int = 75, **header: int) -> Route:
-    usual = {
-        "family": V4,
-        "dst_len": 0,
-        "src_len": 0,
-        "tos": 0,
-        "table": 254,
-        "protocol": protocol,
-        "scope": 0,
-        "type": 1,
-    }
-    body = route.HEADER.pack(*{**usual, "flags": 0, **header}.values()) + packed({route.RTA_OIF: u32(2), **attributes})
-    found = route.from_message(body, {2: "eth1", 3: "eth2"})
-    assert found and found[1] == protocol
+def route_body(attributes: Attributes, **header: int) -> bytes:
+    of_ways = {"family": V4, "dst_len": 0, "src_len": 0, "tos": 0, "table": 254}
+    usual = {**of_ways, "protocol": 75, "scope": 0, "type": 1, "flags": 0}
+    return route.HEADER.pack(*{**usual, **header}.values()) + packed(attributes)
+
+
+def read_route(attributes: Attributes, **header: int) -> Route:
+    found = route.from_message(route_body({route.RTA_OIF: u32(2), **attributes}, **header), {2: "eth1", 3: "eth2"})
+    assert found and found[1] == 75
     return found[0]
 
 
-def nexthop(index: int, weight: int, flags: int = 0, via: bytes = b"") -> bytes:
-    data = packed({route.RTA_GATEWAY: via}) if via else b""
+def nexthop(index: int, weight: int = 0, flags: int = 0, via: bytes = b"", further: Attributes | None = None) -> bytes:
+    data = packed({**({route.RTA_GATEWAY: via} if via else {}), **(further or {})})
     return route.NEXTHOP.pack(route.NEXTHOP.size + len(data), flags, weight, index) + data
 
 
@@ -246,6 +292,66 @@ ROUTES: dict[str, tuple[Attributes, dict[str, int], dict[str, t.Any]]] = {
 @pytest.mark.parametrize(("attributes", "header", "expected"), ROUTES.values(), ids=ROUTES.keys())
 def test_an_attribute_of_a_route_is_one_field(attributes: Attributes, header: dict[str, int], expected: dict[str, t.Any]) -> None:
     assert read_route(attributes, **header) == WAY._replace(**expected)
+
+
+HOP = {route.RTA_OIF: u32(2), route.RTA_GATEWAY: v4("10.0.0.1")}
+ENCAP, PLAIN_HOP = nexthop(2, via=u32(1), further={22: u32(0)}), nexthop(2, via=v4("10.0.0.1"))
+END = {route.RTA_CACHEINFO: struct.pack("=8xi20x", 600)}
+UNREAD: dict[str, tuple[Attributes, dict[str, int], str]] = {
+    "an attribute that we do not know": ({**HOP, 99: b"\1"}, {}, "attribute 99"),
+    "a metric that we do not know": (
+        {**HOP, route.RTA_METRICS: packed({40: u32(1300), route.RTAX_MTU: u32(1300)})},
+        {},
+        "metric 40",
+    ),
+    "an attribute of a next hop that we do not know": (
+        {route.RTA_MULTIPATH: nexthop(2, further={99: bytes(4)}) + PLAIN_HOP},
+        {},
+        "attribute 99",
+    ),
+    "several": (
+        {route.RTA_MULTIPATH: ENCAP + PLAIN_HOP, route.RTA_METRICS: packed({3: u32(1300)}), **END},
+        {"tos": 16},
+        "encap, expires, tos, window",
+    ),
+    "a broadcast": (HOP, {"type": 3}, "its type"),
+    "a next hop object": ({**HOP, 30: bytes(4)}, {}, "nhid"),
+    "a gateway of the other family": ({route.RTA_OIF: u32(2), 18: bytes(18)}, {}, "via inet6"),
+    "a window": ({**HOP, route.RTA_METRICS: packed({3: u32(9)})}, {}, "window"),
+    "a locked MTU": ({**HOP, route.RTA_METRICS: packed({1: u32(4), 2: u32(1300)})}, {}, "a lock"),
+    "a preference": ({**HOP, route.RTA_PREF: b"\1"}, {}, "pref"),
+    "an end": ({**HOP, **END}, {}, "expires"),
+    "an encapsulation of one of several": ({route.RTA_MULTIPATH: ENCAP}, {}, "encap"),
+}
+
+
+@pytest.mark.parametrize(("attributes", "header", "name"), UNREAD.values(), ids=UNREAD.keys())
+def test_a_route_that_we_could_not_say_keeps_key_and_owner_and_equals_none(
+    attributes: Attributes, header: dict[str, int], name: str
+) -> None:
+    plain, found = (route.from_message(one, {2: "eth1"}) for one in (route_body(HOP), route_body(attributes, **header)))
+    assert plain and found
+    (one, owner), (other, its_owner) = plain, found
+    assert (one.key[: route.KEY], owner) == (other.key[: route.KEY], its_owner) and one != other
+    assert (len(other.key) == len(one.key)) == ("tos" not in name)
+    assert other.unread == tuple(name.split(", ")) and str(other).endswith(
+        f" with attributes that this collection cannot read: {name}"
+    )
+
+
+def test_a_route_for_a_type_of_service_has_another_key() -> None:
+    plain, found = read_route(HOP), read_route(HOP, tos=16)
+    assert plain.key != found.key and found.unread == ("tos",)
+
+
+def test_a_route_for_some_sources_has_another_key_for_each() -> None:
+    found = [read_route(HOP), *(read_route({**HOP, route.RTA_SRC: v4(f"10.0.0.{last}")}) for last in (1, 2))]
+    assert len({one.key for one in found}) == 3
+    assert [one.unread for one in found] == [(), ("from",), ("from",)]
+
+
+def test_a_cached_route_is_none() -> None:
+    assert route.from_message(route_body(HOP, flags=route.RTM_F_CLONED), {2: "eth1"}) is None
 
 
 CONNECTED: list[tuple[Route, bool]] = [
@@ -336,6 +442,5 @@ NEXTHOPS = [
 )
 def test_a_route_has_the_next_hops_of_its_object(number: int, hops: tuple[Hop, ...], kind: int, unread: tuple[str, ...]) -> None:
     objects = route.nexthop_objects(NEXTHOPS, {2: "eth1", 3: "eth2"})
-    body = route.HEADER.pack(V4, 0, 0, 0, 254, 4, 0, route.UNICAST, 0) + packed({route.RTA_NH_ID: u32(number)})
-    found = route.from_message(body, {2: "eth1", 3: "eth2"}, objects.get)
+    found = route.from_message(route_body({route.RTA_NH_ID: u32(number)}), {2: "eth1", 3: "eth2"}, objects.get)
     assert found and (found[0].hops, found[0].type, found[0].unread) == (hops, kind, unread)

@@ -1,23 +1,29 @@
 # Copyright: (c) 2026, kubenode.datapath contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Links, rules, routes and neighbours as plain data: nothing is lost, whatever the kernel has."""
+"""The readers of a snapshot: objects of the network as plain data, the files of /proc/net, and one query for several readers."""
 
 from __future__ import annotations
 
 import struct
+import sys
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.fields import IPV4, IPV6
-from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import link_message
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces import interfaces_backend, link_message
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interface import Interface
+from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.interfaces_backend import Interfaces
 from ansible_collections.kubenode.datapath.plugins.module_utils._interfaces.link_message import IFINFO, Link, link_from
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.neighbour import HEADER, NDA_DST, Neighbour
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.route import Hop, Route
 from ansible_collections.kubenode.datapath.plugins.module_utils._routing.rule import Rule
-from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import entries
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import entries, proc_net, snapshot_backend
+
+# Links, rules, routes and neighbours as plain data: nothing is lost, whatever the kernel has
 
 
 def _link(kind: str, lower: int = 0, namespace: int | None = None, data: bytes = b"") -> Link:
@@ -152,3 +158,63 @@ def test_a_tunnel_shows_the_link_that_carries_it_and_its_addresses(
 ) -> None:
     entry = entries.link(_link(kind, 0, data=pack(data)), {3: "eth3"}, (), None)
     assert {name: entry[name] for name in ("parent", "local", "remote") if name in entry} == ends
+
+
+# Counters and listening sockets in the files of /proc/net, as kernels print them
+
+
+def test_numbers_of_all_processors_are_added() -> None:
+    text = "entries  drop early_drop insert_failed\n0000000a 00000001 00000000 00000010\n0000000a 00000002 00000000 0000000f\n"
+    assert proc_net.sums(text, proc_net.TRACKED) == {"insert_failed": 31, "drop": 3, "early_drop": 0}
+    assert proc_net.sums("", proc_net.TRACKED) == {}
+
+
+def test_a_kernel_that_does_not_count_frames_for_others_has_none() -> None:
+    fields = struct.pack("=25Q", *range(25))
+    assert proc_net.otherhost_dropped(fields) == 24
+    assert proc_net.otherhost_dropped(fields[:192]) == proc_net.otherhost_dropped(b"") == 0
+
+
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:280A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 17 1 0 100 0 0 10 0
+   1: 0B00000A:A0F2 01600A0A:01BB 01 00000000:00000000 00:00000000 00000000     0        0 18 1 0 100 0 0 10 0
+"""
+TCP6 = """\
+  sl  local_address                         remote_address                        st tx_queue rx_queue
+   0: 00000000000000000000000000000000:2810 00000000000000000000000000000000:0000 0A 00000000:00000000
+   1: B80D01200000000000000000100000FF:0016 00000000000000000000000000000000:0000 0A 00000000:00000000
+"""
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="the texts are those of another machine")
+def test_sockets_that_listen_are_read_and_connections_are_not() -> None:
+    assert list(proc_net.listeners(TCP)) == [{"address": "127.0.0.1", "port": 10250}]
+    assert list(proc_net.listeners(TCP6)) == [{"address": "::", "port": 10256}, {"address": "2001:db8::ff00:10", "port": 22}]
+    assert list(proc_net.listeners("")) == []
+
+
+# A snapshot asks the kernel once for what several of its readers need
+
+
+SUBSETS = ["links", "pods", "pod_neighbors"]
+
+
+def test_the_network_namespaces_are_asked_once_for_all_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def answer() -> Interfaces:
+        asked.append(1)
+        return Interfaces(())
+
+    monkeypatch.setattr(interfaces_backend, "_of_other_namespaces", answer)
+    assert snapshot_backend.read(process.run, SUBSETS)["unread"] == [] and len(asked) == 1
+
+
+def test_what_cannot_be_asked_is_noted_by_each_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Interfaces:
+        raise Failure("the kernel refused to list links")
+
+    monkeypatch.setattr(interfaces_backend, "_of_other_namespaces", refuse)
+    unread = snapshot_backend.read(process.run, SUBSETS)["unread"]
+    assert {entry["subset"] for entry in unread} == {*SUBSETS}

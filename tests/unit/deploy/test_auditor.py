@@ -52,7 +52,7 @@ def samples():
     with urllib.request.urlopen(f"http://127.0.0.1:{os.environ['KUBENODE_METRICS_PORT']}/metrics") as answer:
         return [line for line in answer.read().decode().splitlines() if line.startswith("kubenode_")]
 
-def audit():
+def audit(_former):
     turns.append([])
     conditions.append([])
     result = audits.pop(0)
@@ -252,12 +252,27 @@ def test_the_reasons_of_events_are_names_by_the_api_and_each_is_of_one_check() -
 
 
 def test_an_audit_is_what_the_child_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_audit", lambda: audit(ERROR))
-    assert child.audit()._replace(seconds=0.0, processor=0.0) == child.Audit(audit(ERROR))
-    monkeypatch.setattr(child, "_audit", lambda: {**audit(), "findings": 7})
+    monkeypatch.setattr(child, "_audit", lambda _former: {**audit(ERROR), "digest": "aa"})
+    assert child.audit()._replace(seconds=0.0, processor=0.0) == child.Audit(audit(ERROR), digest="aa")
+    monkeypatch.setattr(child, "_audit", lambda _former: {**audit(), "findings": 7})
     assert child.audit().sentence == (
         "The answer is refused: result.findings is int; expected is a list, as kubenode.datapath.datapath_audit returns it."
     )
+
+
+def test_the_result_stays_while_the_state_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    states, state = {"bb": audit(ERROR), "cc": audit()}, "bb"
+    monkeypatch.setattr(child, "enter", lambda: None)
+    monkeypatch.setattr(child.snapshot_backend, "read", lambda *_words: state)
+    monkeypatch.setattr(child.digest, "digest", str)
+    monkeypatch.setattr(child.audit_backend, "Audit", lambda node, *_checks, **_options: node)
+    monkeypatch.setattr(child.audit_backend, "result", lambda node, _run: states[node])
+    first = child.audit()
+    monkeypatch.setitem(states, "bb", audit())  # no audit is made
+    again = child.audit(first)
+    assert again.result == first.result == audit(ERROR) and again.digest == "bb"
+    state = "cc"
+    assert child.audit(again).result == audit()
 
 
 def refuses() -> dict[str, Any]:

@@ -183,7 +183,7 @@ def auditor(folder: Path, watch: Any, *results: Any, processor: float = 1.0) -> 
     node, waiting = Mock(room=10, has_condition=None), iter(results)
     settings = Settings("audit", "node1", state=folder, condition=True)
 
-    def audit() -> Audit:
+    def audit(_former: Audit | None) -> Audit:
         return Audit(next(waiting), processor=processor)
 
     return Auditor(settings, node, Mock(), audit, "1.0", threading.Event(), watch), node
