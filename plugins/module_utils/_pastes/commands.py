@@ -177,6 +177,7 @@ _LOOKS: tuple[tuple[str, str], ...] = (
     (IPTABLES, r"\*(?:filter|nat|mangle|raw|security|broute)\s*$"),
     (IPTABLES, r"(?:\[\d+:\d+\] )?-[AIPN] \S+|:\S+ (?:ACCEPT|DROP|RETURN|-)( \[|$)"),
     (ROUTE_N, r"Kernel IP(?:v6)? routing table|Destination\s+(?:Gateway|Next Hop)"),
+    (ROUTE_N, r"[\d.]+ +(?:[\d.]+|\*) +[\d.]+ +U[A-Z!]* +\d+ +\d+ +\d+ +\S+$"),
     (NEIGHBOUR, rf"[\da-f.:]+ dev \S+(?: lladdr \S+)?(?: router| proxy| extern_learn)* (?:{_STATES})"),
     # Without the time of a line of tcpdump.
     (ROUTE, rf"(?!\d\d:\d\d:\d\d\.)(?:(?:{_TYPES}) )?(?:default|[\da-f.:]+(?:/\d+)?) (?:.* )?{_OF_A_ROUTE} "),

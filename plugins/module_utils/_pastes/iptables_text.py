@@ -38,9 +38,14 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
     begin(tables)
     family, name = FAMILIES[part.family], part.table
     is_all = part.is_whole and not part.chain
+    texts = [line.strip() for line in part.lines]
+    is_list = bool(part.table) and is_all and any(map(_POLICY.fullmatch, texts))  # all of iptables -S
+    former = tables.get((family, part.table)) if is_list else None
+    if former and former.is_complete and [*former.rules] != [(rule[1], rule[2]) for rule in map(RULE.fullmatch, texts) if rule]:
+        del tables[family, part.table]
+        ignore("is in an earlier output, of which the later one counts", " ".join(["-A", *next(iter(former.rules), ("", ""))]))
     counts: dict[str, Counts] = collections.defaultdict(collections.Counter)  # of each table
-    for line in part.lines:
-        text = line.strip()
+    for line, text in zip(part.lines, texts):
         header, chain, rule, policy = (pattern.fullmatch(text) for pattern in (HEADER, CHAIN, RULE, _POLICY))
         if header:
             name = header[1]
@@ -70,7 +75,7 @@ def saved(part: Part, tables: Tables, ignore: Ignore) -> None:
         tables.setdefault((family, shared), Table()).is_complete = False
     for of_table, of_rules in counts.items():
         _count(tables[family, of_table], of_rules)
-    if part.table and is_all and any(map(_POLICY.fullmatch, map(str.strip, part.lines))):  # of iptables -S
+    if is_list:
         tables.setdefault((family, part.table), Table()).is_complete = True
 
 

@@ -143,14 +143,17 @@ def check_states(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
     _check_within(parts)
 
 
+def hosts(parts: t.Iterable[Part]) -> list[str]:
+    """Return the nodes that prompts before outputs name."""
+    return sorted({part.host for part in parts if part.kind and not part.is_pod} - {""})
+
+
 def _check_within(parts: t.Mapping[str, t.Sequence[Part]]) -> None:
     """Raise Invalid if a text has the outputs of several nodes, by its prompts, or iptables-save twice with other rules."""
-    of_node = [part for of_name in parts.values() for part in of_name if part.kind and not part.is_pod]
-    hosts = sorted({part.host for part in of_node} - {""})
-    if len(hosts) > 1:
-        raise Invalid(
-            "dump", f"outputs of the nodes {', '.join(hosts[:SHOWN])}", "outputs of one node. Leave out those of the others"
-        )
+    nodes = hosts(part for of_name in parts.values() for part in of_name)
+    if len(nodes) > 1:
+        one = "outputs of one node. Choose it by the option node, or leave out those of the others"
+        raise Invalid("dump", f"outputs of the nodes {', '.join(nodes[:SHOWN])}", one)
     for name, of_name in parts.items():
         saved = [
             part for part in of_name if part.is_save and part.is_whole and not part.is_pod and any(map(str.strip, part.lines))

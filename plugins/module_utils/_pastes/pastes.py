@@ -74,14 +74,14 @@ class Pasted(t.NamedTuple):
         return [str(plain["sentence"]) for plain in self.snapshot["assumed"]]
 
 
-def read(dump: t.Mapping[str, str], interface: str = "") -> Pasted:
+def read(dump: t.Mapping[str, str], interface: str = "", host: str = "") -> Pasted:
     """The snapshot of texts by the command that printed them, or by the name of their file. Raises Invalid.
 
-    interface: a link that the node must have, whether the texts name it or not.
+    interface: a link that the node must have, whether the texts name it or not. host: of the prompts of one node among several.
     """
     if sum(len(str(text)) for text in dump.values()) > LARGEST:
         raise Invalid("dump", f"{len(dump)} texts", f"texts of at most {LARGEST} characters")
-    return _Reader({name: _without_foreign_digits(text) for name, text in dump.items()}).pasted(interface)
+    return _Reader({name: _without_foreign_digits(text) for name, text in dump.items()}, host).pasted(interface)
 
 
 def _without_foreign_digits(text: str) -> str:
@@ -90,7 +90,7 @@ def _without_foreign_digits(text: str) -> str:
 
 
 class _Reader:
-    def __init__(self, dump: t.Mapping[str, str]) -> None:
+    def __init__(self, dump: t.Mapping[str, str], host: str) -> None:
         self.assumed: list[Assumption] = []
         self.ignored: list[str] = []
         self._counts: dict[str, int] = {}
@@ -124,7 +124,8 @@ class _Reader:
             if output_names.boot_path(str(name)):
                 continue
             self._martians += [link for pattern in _MARTIANS for link in pattern.findall(str(text))]
-            of_names[str(name)] = commands.parts(output_names.output_name(str(name)).command, str(text))
+            of_name = commands.parts(output_names.output_name(str(name)).command, str(text))
+            of_names[str(name)] = [part for part in of_name if not host or part.host in ("", host)]
         output_names.check_states(of_names)
         self.ignored += (_left_out(name) for name, of_name in of_names.items() if len(dump) > 1 and self._is_unused(of_name))
         parts = ip_json.preferred([part for of_name in of_names.values() for part in of_name], self._ignore)

@@ -104,7 +104,7 @@ class Report(t.NamedTuple):
 def read(dump: t.Any, node: str = "", interface: str = "") -> Pasted:
     """Return the snapshot that the option ``dump`` has as JSON, or the one that its outputs of commands make, within bounds.
 
-    node: which node of a bundle of many. interface: as for pastes.read(). Raises Invalid.
+    node: which node of a bundle of many, or of a text with their prompts. interface: as for pastes.read(). Raises Invalid.
     """
     try:
         return Pasted(*within_bounds(lambda: _pasted(dump, node, interface), SECONDS, BYTES))
@@ -177,7 +177,8 @@ def _host(name: str, text: str) -> str | None:
 def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
     if isinstance(dump, (list, tuple)) and len(dump) == 1:
         dump = dump[0]
-    outputs = report(_file(dump) or dump, node)
+    given = _file(dump) or dump
+    outputs = report(given, node)
     whole = _snapshot_among(outputs.texts)
     if whole:
         others = [*outputs.texts.keys() - {whole}]
@@ -185,7 +186,7 @@ def _pasted(dump: t.Any, node: str, interface: str) -> Pasted:
             snapshot.of_this_format("dump", _from_json(outputs.texts[whole])), [*outputs.notes, *_beside_snapshot(whole, others)]
         )
     try:
-        pasted = pastes.read(outputs.texts, interface)
+        pasted = pastes.read(outputs.texts, interface, "" if _is_path(given) or isinstance(given, (list, tuple)) else node)
     except Invalid as error:
         option, value, allowed = error.values
         raise Invalid(option, value, ". ".join([allowed, *outputs.notes]).rstrip(".")) from None
@@ -242,11 +243,13 @@ def report(dump: t.Any, node: str = "") -> Report:
         raise Invalid("dump", dump, EXPECTED)
     if _is_path(dump):
         return _at(str(dump), node)
-    if node:
-        raise Invalid("node", node, OF_MANY)
     if isinstance(dump, str) or snapshot.is_snapshot(dump):
-        return Report({NAME: dump if isinstance(dump, str) else json.dumps(dump)}, [])
-    return Report({str(name): _text(f"dump.{name}", text) for name, text in dump.items()}, [])
+        texts = {NAME: dump if isinstance(dump, str) else json.dumps(dump)}
+    else:
+        texts = {str(name): _text(f"dump.{name}", text) for name, text in dump.items()}
+    if node and node not in output_names.hosts(part for name, text in texts.items() for part in commands.parts(name, text)):
+        raise Invalid("node", node, OF_MANY)
+    return Report(texts, [])
 
 
 def _together(dumps: t.Sequence[t.Any], node: str) -> Report:

@@ -183,6 +183,17 @@ class Way(t.NamedTuple):
         """Return whether the node itself receives the packet, and no rule has given it other ends."""
         return self.verdict == DELIVERED and not self.interface and not any(step.packet for step in self.steps)
 
+    @property
+    def translators(self) -> list[Object]:
+        """Return the rules that gave the packet other ends."""
+        return [step.object for step in self.steps if step.kind == RULE and step.packet and step.object]
+
+    @property
+    def meets_translation_alone(self) -> bool:
+        """Return whether rules translate the packet, and it meets no other rules."""
+        rules = (step.object for step in self.steps if step.kind == RULE)
+        return bool(self.translators) and all(isinstance(rule, objects.ChainRule) and rule.table == "nat" for rule in rules)
+
     def is_well(self, wants_reply: bool = True) -> bool:
         """Return whether the packet arrives, and its reply if one is wanted."""
         return self.has_arrived and (not wants_reply or self.reply_verdict in ARRIVED)

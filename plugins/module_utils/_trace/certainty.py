@@ -43,7 +43,7 @@ World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a va
 MOST_WORLDS, MOST_WORK = 64, 10_000  # units of work_backend
 RULESETS = (TABLE, CUT, NFT)  # facts with values only for a packet that may be for a Service
 ROUTING = (ROUTES, RULES, ADDRESSES)
-STOPS = "an output has what stops it"
+STOPS, TRANSLATES = "an output has what stops it", "an output has what translates it"
 MOST_LINES = 3  # that the twin lacks, in the answer
 
 
@@ -299,8 +299,11 @@ def weighed(fact: Open, place: int, answer: Answer | None, evidence: t.Collectio
     result = likelihood.weighed(outcome(value.words, answer), evidence)
     decider = result.culprit.object if result.culprit else None
     is_invented = place > 0 and fact.fact.kind in (CHAIN, POLICY) and isinstance(decider, culprit.ChainRule)
-    grounds = [value.ground] * bool(value.ground and (decider or not value.needs_culprit))
+    # Who asks why a packet is translated pastes the rules of translation.
+    is_translated = answer is not None and fact.fact.kind in (ROUTES, JUMP) and answer.way.meets_translation_alone
+    grounds = [value.ground] * bool(value.ground and (decider or is_translated or not value.needs_culprit))
     grounds += [STOPS] * (culprit.is_shown_in_outputs(decider) and not is_invented)
+    grounds += [TRANSLATES] * (is_translated and decider is None)
     return result._replace(evidence=(*result.evidence, *grounds))
 
 

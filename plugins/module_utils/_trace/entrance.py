@@ -14,9 +14,9 @@ import typing as t
 from .._core import fields
 from .._core.errors import Invalid
 from .._routing.route import LOCAL, Route
-from .._snapshot import values
+from .._snapshot import open_facts, values
 from .._snapshot.values import Entry, Link, Snapshot
-from .._twin import blueprint, pod_links, snapshot_form
+from .._twin import assumptions, blueprint, pod_links, snapshot_form
 from .._twin.blueprint import LOOPBACK
 from . import names
 from .answer import DROPPED, FORWARDED, Culprit, Way
@@ -31,9 +31,34 @@ TUNNELS = (*PORTS, *PROTOCOLS)
 
 
 def packet(described: dict[str, t.Any], snapshot: Entry) -> Packet:
-    """Return the packet of the option ``packet``. Raises Invalid, also for a snapshot of another form."""
+    """Return the packet of the option ``packet``, by an assumed link where routes that no output has may lead to its source.
+
+    Raises Invalid, also for a snapshot of another form.
+    """
     snapshot_form.check(snapshot)
-    return placed(from_options(names.resolved(described, snapshot)), snapshot)
+    sent = from_options(names.resolved(described, snapshot))
+    try:
+        return placed(sent, snapshot)
+    except Invalid:
+        link = _near(sent.source, Snapshot.of(snapshot)) if sent.interface == AUTO else ""
+        if not link:
+            raise
+        return sent._replace(interface=link)
+
+
+def _near(source: bytes, snapshot: Snapshot) -> str:
+    """Return the link in whose network an address is, or one to assume; empty if no open route may lead to the address.
+
+    Where all links are known, the error names those that may be meant.
+    """
+    address = ipaddress.ip_address(source)
+    of_family = (entry for entry in snapshot.open or () if entry.family in ("", f"ipv{address.version}"))
+    if {open_facts.ROUTES, open_facts.routes("main").fact}.isdisjoint(entry.fact.fact for entry in of_family):
+        return ""
+    of_links = ((link.name, each.interface) for link in snapshot.links for each in link.address_info)
+    near = (name for name, interface in of_links if interface and address in interface.network)
+    loopback = snapshot.link(LOOPBACK)  # of a listing of all links, or named by a rule
+    return next(near, "" if loopback and (loopback.number or loopback.addresses) else assumptions.ENTRANCE)
 
 
 def placed(packet: Packet, snapshot: Entry, is_guess: bool = False) -> Packet:

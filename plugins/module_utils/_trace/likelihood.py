@@ -144,7 +144,9 @@ def stopping(entry: Evidence) -> tuple[str, str]:
     first, _blank, rest = entry.rule.partition(" ")
     save = "ip6tables-save" if ":" in entry.destination else "iptables-save"
     if entry.kind == LOGGED:
-        return f"a rule in {first} that no output has stops the packet", save
+        # firewalld names its chains of nft so in its prefixes (src/firewall/core/nftables.py).
+        ask = "nft list ruleset" if rest.startswith("filter_") else save
+        return f"a rule in {first} that no output has stops the packet", ask
     if entry.kind == TRACED:
         return f"{entry.rule} stops the packet", "nft list ruleset"
     path = first.replace(".", "/")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import typing as t
 
 from .._snapshot.evidence import LOGGED, TELLING, Evidence
-from .._snapshot.open_facts import ADDRESSES, CHAIN, FORWARDING, HAIRPIN, KINDS, POLICY, ROUTES, RP_FILTER
+from .._snapshot.open_facts import ADDRESSES, CHAIN, FORWARDING, HAIRPIN, JUMP, KINDS, POLICY, ROUTES, RP_FILTER
 from .._twin.worlds import SETTINGS, Open
-from . import certainty, likelihood
+from . import certainty, culprit, likelihood
 from .answer import DELIVERED, FORWARDED, LOST, UNKNOWN, Answer, Outcome, Way
 from .certainty import Exploration, World
 
@@ -120,7 +120,9 @@ class _Search:
         answer = self._answers.get(frozenset())
         while answer is not None and len(choices) < MOST_FACTS and not (choices and _lost(answer)):
             better = self._choice(choices, answer)
-            further = (better,) if better else self._behind_destination(choices, answer)
+            decider = answer.way.culprit.object if answer.way.culprit else None
+            is_stopped = _lost(answer) and culprit.is_shown_in_outputs(decider)
+            further = (better,) if better else () if is_stopped else self._behind_destination(choices, answer)
             if not further:
                 break
             choices = (*choices, *further)
@@ -134,10 +136,13 @@ class _Search:
         invalid = likelihood.invalid_by(answer, self._evidence) if _lost(answer) else None
         if invalid:
             return Likely(choices, answer, telling=invalid)
-        explaining = None if _lost(answer) else self._explanation(choices, answer)
+        is_translated = any(certainty.TRANSLATES in choice.grounds for choice in choices)
+        explaining = None if _lost(answer) or is_translated else self._explanation(choices, answer)
         if explaining:
             return Likely((*choices, explaining), t.cast("Answer", self._answer((*choices, explaining))), True)
-        return Likely(choices, answer) if choices else None
+        # That the node itself takes a packet explains nothing.
+        is_taken = all(choice.name in (ROUTES, ADDRESSES) for choice in choices) and answer.way.is_untranslated_here
+        return Likely(choices, answer) if choices and (_lost(answer) or not is_taken) else None
 
     def _lacking_chain(self, answer: Answer) -> str:
         """Return the last chain to which a packet comes and whose rules no output has; empty if there is none."""
@@ -174,7 +179,8 @@ class _Search:
         """Return a value that stops the packet, or its reply, as it does on many nodes, where another one does not."""
         for fact, outcomes in self._facts(choices, answer):
             stopped = [place for place, outcome in enumerate(outcomes) if {*outcome.verdicts} & {*LOST}]
-            if fact.fact.kind in _EXPLAINING and stopped and len(stopped) < len(outcomes):
+            explains = fact.fact.kind in _EXPLAINING and (fact.fact.kind != POLICY or " filter " in fact.fact.subject)
+            if explains and stopped and len(stopped) < len(outcomes):
                 return Choice(fact, stopped[0], ())
         return None
 
@@ -189,7 +195,7 @@ class _Search:
                 continue
             answers = [self._answer((*choices, Choice(fact, place, ()))) for place in range(len(fact.values))]
             outcomes = [certainty.weighed(fact, place, answer, self._evidence) for place, answer in enumerate(answers)]
-            if len({(outcome.verdict, outcome.reply_verdict, str(outcome.culprit)) for outcome in outcomes}) > 1:
+            if len({_fate(fact, outcome) for outcome in outcomes}) > 1:
                 yield fact, outcomes
 
     def _answer(self, choices: tuple[Choice, ...]) -> Answer | None:
@@ -203,6 +209,12 @@ class _Search:
         return self._answers[world]
 
 
+def _fate(fact: Open, outcome: Outcome) -> tuple[t.Any, ...]:
+    """Return what must differ between the values of a fact. A chain to which a rule may lead is there to translate, too."""
+    fate = outcome.verdict, outcome.reply_verdict, str(outcome.culprit)
+    return (*fate, outcome.left) if fact.fact.kind == JUMP else fate
+
+
 def _lost(answer: Answer) -> bool:
     return bool({answer.way.verdict, answer.way.reply_verdict} & {*LOST})
 
@@ -212,7 +224,9 @@ def became(answer: Answer) -> str:
     way = answer.way
     if way.verdict not in (DELIVERED, FORWARDED):
         return certainty.became(certainty.outcome("", answer))
-    words = f"the packet is {way.verdict}{_by(way)}"
+    is_of_another = not way.came_in_by and way.met.origin not in ("", way.interface)
+    source = f" with the source of {way.met.origin}" * is_of_another
+    words = f"the packet is {way.verdict}{_by(way)}{source}{''.join(f', translated ({rule})' for rule in way.translators)}"
     if not way.reply:
         return words
     if way.reply.verdict in LOST:

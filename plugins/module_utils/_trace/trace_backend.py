@@ -214,7 +214,8 @@ def _with_further_output(result: Answer, explored: certainty.Exploration, _evide
     parts = [nothing, result.way.reason] if result.way.verdict == UNKNOWN else [result.way.reason, nothing]
     way, route = result.way, result.way.met.route
     is_named = route is not None and way.interface and (way.interface not in route.links or way.interface == way.came_in_by)
-    if route and ROUTES not in kinds and not is_named:
+    parts[1:1] = [f"{rule} translates it." for rule in way.translators[:1]]
+    if route and (ROUTES not in kinds or 0 < route.dst[1] < 8 * len(route.dst[0])) and not is_named:  # none that is assumed
         parts.insert(1, f"It takes {route}.")
     return result._replace(way=result.way._replace(reason=" ".join(parts)))
 

@@ -16,11 +16,13 @@ from .._snapshot import settings as setting_model
 from .._snapshot.assumption import LINK, SETTING, Assumption, Concern
 from .._snapshot.open_facts import ADDRESSES, KINDS, ROUTES, OpenFact
 from .._snapshot.settings import Settings
-from .._snapshot.values import Address, Link, Peer, Snapshot, link_route, new_link
+from .._snapshot.values import Address, Link, Peer, Snapshot, has_interface_name, link_route, network, new_link
 from .blueprint import BOTH, LOOPBACK, LOOPBACK_ADDRESSES, is_of_network
 from .substitutions import ASSUMED, STATED, replaced
 
 _POD = "assumed-pod"
+ELSEWHERE = "assumed-link"  # that leads to other machines
+ENTRANCE = "assumed-in"  # by which a packet comes in whose source no route of the outputs has
 BENCHMARK = {"ipv4": "198.18.0.1", "ipv6": "2001:2::1"}  # addresses that no host has (RFC 2544, RFC 5180)
 
 
@@ -52,11 +54,12 @@ def complete(snapshot: Snapshot, assume: t.Mapping[str, t.Any], packet: Ends) ->
         raise Invalid("packet.interface", interface, "a link by which packets come in. Leave it out if the node itself sends")
     if interface and not snapshot.link(interface):
         # A listing of pasted outputs without the loopback has not all links.
-        if snapshot.links and (snapshot.open is None or snapshot.link(LOOPBACK)):
+        if interface != ENTRANCE and snapshot.links and (snapshot.open is None or snapshot.link(LOOPBACK)):
             names = ", ".join(link.name for link in snapshot.links)
             raise Invalid("packet.interface", interface, f"a link of the node: {names}")
         completed = completed.with_link(new_link(interface))
-        assumptions.append(replaced(ASSUMED, f"{interface} is not known. It is assumed to be a network interface that is up."))
+        what = f"The link behind which {packet.source} is" if interface == ENTRANCE else interface
+        assumptions.append(replaced(ASSUMED, f"{what} is not known. It is assumed to be a network interface that is up."))
     completed = completed._replace(settings=_with_forwarding(completed.settings, completed.links, assumptions))
     assumptions += _without_effect(given, {link.name for link in completed.links})
     lacking = [key for key in setting_model.BRIDGED.values() if key not in completed.settings.node]
@@ -64,9 +67,11 @@ def complete(snapshot: Snapshot, assume: t.Mapping[str, t.Any], packet: Ends) ->
         # A snapshot of a kernel without the module lacks it, and in outputs it is an open fact.
         completed = with_settings(completed, {key: int(bool(_open(completed, key))) for key in lacking})
     if not interface:
-        completed = _with_address(completed, packet, assumptions)
+        completed = _with_address(_with_way_out(completed, packet, assumptions), packet, assumptions)
     if interface and _lacks_routes(completed, packet.family):
         completed = _with_routes(completed, packet, assumptions)
+    elif interface:
+        completed = _with_way_back(completed, packet, assumptions)
     if interface:
         completed = _with_addresses_of_cards(completed, packet, assumptions)
     if packet.family == "ipv6":
@@ -127,12 +132,13 @@ def _has_addresses(snapshot: Snapshot, packet: Ends) -> bool:
 
 
 def _with_address(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
-    """Add a source address to the link of the default route, if no link has an address of the packet's family."""
+    """Add a source address to the link of the default route, or of another one, if no link has an address of the family."""
     if _has_addresses(snapshot, packet) or packet.source.startswith(("127.", "::1", "fe80:")):
         return snapshot
     address = packet.source or BENCHMARK[packet.family]
-    by_default = {route.dev for route in snapshot.routes or () if route.to == "default"}
-    uplink = next((link for link in snapshot.links if link.name in by_default), None)
+    routes = sorted(snapshot.routes or (), key=lambda route: route.to != "default")
+    of_routes = (snapshot.link(route.dev) for route in routes if route.family == packet.family and route.dev != LOOPBACK)
+    uplink = next(filter(None, of_routes), None)
     if uplink is None:
         return snapshot
     sentence = f"The address from which the node sends is not known. It is assumed to be {address}, on {uplink.name}."
@@ -141,15 +147,18 @@ def _with_address(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption
 
 
 def _with_addresses_of_cards(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
-    """Add an address to each network interface, if no output shows the addresses of the links.
+    """Add an address to each network interface, or to the link of the packet, if no output shows the addresses of the links.
 
     Without an address, the kernel masquerades nothing, and drops what loose filtering would pass.
     """
     if _has_addresses(snapshot, packet) or not _open(snapshot, ADDRESSES):
         return snapshot
     base = ipaddress.ip_address(BENCHMARK[packet.family])
+    near = snapshot.link(packet.interface)
+    entrance = near and near.master or packet.interface
+    has_card = any(map(is_card, snapshot.links))
     for number, link in enumerate(snapshot.links):
-        if is_card(link):
+        if is_card(link) or (not has_card and link.name == entrance):
             sentence = f"The address of {link.name} is not known. It is assumed to be {base + number}."
             assumptions.append(replaced(ASSUMED, sentence, Concern(LINK, link.name)))
             snapshot = snapshot.with_link(link.with_address(Address.of_host(str(base + number))))
@@ -176,6 +185,41 @@ def _with_routes(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]
     sentence = f"The routes are not known. {destination} is assumed to be a pod at the link {pod.name}, and all else to be"
     assumptions.append(replaced(ASSUMED, f"{sentence} reached by {back}."))
     return snapshot.with_routes([link_route(family, destination, pod.name), link_route(family, "default", back)])
+
+
+def _with_way_back(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
+    """Add a route to the source by the link of pods, or of a tunnel, by which it comes in, if no output may have it."""
+    near = snapshot.link(packet.interface)
+    back = near and near.master or packet.interface
+    if not _lacks_some(snapshot, packet.family) or has_interface_name(back) or _is_covered(snapshot, packet.source):
+        return snapshot
+    assumptions.append(replaced(ASSUMED, f"Routes are not known. {packet.source} is assumed to be reached by {back}."))
+    return snapshot.with_routes([link_route(packet.family, packet.source, back)])
+
+
+def _with_way_out(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
+    """Add a default route for a packet of the node if a cut output of routes has none for its destination."""
+    has_default = any(route.to == "default" and route.family == packet.family for route in snapshot.routes or ())
+    is_cut = any(entry.is_cut for entry in _open(snapshot, ROUTES) if entry.family in ("", packet.family))
+    if not is_cut or has_default or _is_covered(snapshot, packet.destination):
+        return snapshot
+    named = (link.name for link in snapshot.links if has_interface_name(link.name))
+    out = next(named, ELSEWHERE)
+    assumptions.append(replaced(ASSUMED, f"The routes are cut. {packet.destination} is assumed to be reached by {out}."))
+    snapshot = snapshot if snapshot.link(out) else snapshot.with_link(new_link(out))
+    return snapshot.with_routes([link_route(packet.family, "default", out)])
+
+
+def _is_covered(snapshot: Snapshot, address: str) -> bool:
+    """Return whether a route that is no default route leads to an address."""
+    prefixes = (network(route.to) for route in snapshot.routes or () if route.to != "default")
+    return any(prefix and ipaddress.ip_address(address) in prefix for prefix in prefixes)
+
+
+def _lacks_some(snapshot: Snapshot, family: str) -> bool:
+    """Return whether the routes of table main are open, all of them or some."""
+    names = (ROUTES, f"{ROUTES}:main")
+    return any(entry.fact.fact in names and entry.family in ("", family) for entry in snapshot.open or ())
 
 
 def _lacks_routes(snapshot: Snapshot, family: str) -> bool:

@@ -36,17 +36,21 @@ class Referred(t.NamedTuple):
     where: str = ""
 
 
-def referring(snapshot: Snapshot, place: tuple[str, str], name: str, ends: t.Sequence[str]) -> Referred | None:
+def referring(
+    snapshot: Snapshot, place: tuple[str, str], name: str, ends: t.Sequence[str], comes_in: bool = False
+) -> Referred | None:
     """Return what lets packets come to a chain or a map; None if nothing there can stop or translate a packet between two
     addresses, or its reply, or if no element of the map is for the address to which the packet goes.
 
-    place: family and name of the table, of iptables or of nft. ends: an empty one may be any address.
+    place: family and name of the table, of iptables or of nft. ends: an empty one may be any address. comes_in: whether the
+    packet does, so that a chain for it does not stop the error that the node sends back.
     """
     tables = (table for table in snapshot.tables() if (table.family, table.name) == place)
     for table in (table for table in tables if name in table.chains or table.program == ruleset.NFT):
         if name in table.chains:
             rules = [rule for rule in table.walk(name) if _decides(rule) and _may_meet(rule, ends)]
-            hooks, is_nft = _hooks(name, rules), table.program == ruleset.NFT
+            hooks = [hook for hook in _hooks(name, rules) if not comes_in or hook != "output"] or ["output"]
+            is_nft = table.program == ruleset.NFT
             added = _base_chains(table, f"jump {name}", hooks, rules) if is_nft else _jumps(table, name, hooks)
             return Referred(added) if rules else None
         elements = [each for each in table.sets.get(name, ()) if each.statement and each.statement.kind in _STOPPING]

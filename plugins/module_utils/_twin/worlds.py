@@ -34,11 +34,12 @@ from .._snapshot.values import (
     SavedSet,
     SavedTable,
     Snapshot,
+    has_interface_name,
     link_route,
     new_link,
 )
 from . import pod_links, stateful_matches, substitutions, unreferenced
-from .assumptions import Ends, is_card, open_forwarding, with_settings
+from .assumptions import ELSEWHERE, Ends, is_card, open_forwarding, with_settings
 from .blueprint import LOOPBACK
 from .unreferenced import Change
 
@@ -54,7 +55,6 @@ NODE_PORTS = range(30000, 32768)  # the default of kube-apiserver's --service-no
 # Where programs of the node itself listen: SSH, etcd, the Kubernetes API and kubelet (kubernetes.io, Ports and Protocols).
 OWN_PORTS = (22, 2379, 2380, 6443, 10250)
 MOST_BEHIND = 3  # links of rules behind which a destination may be
-_ELSEWHERE = "assumed-link"
 MOST_PORTS = 50
 OF_THE_KERNEL = ("253", "254", "255")  # tables that its own rules look up
 
@@ -115,7 +115,7 @@ def open_for(snapshot: Snapshot, packet: Ends, ports: t.Collection[int] = ()) ->
         open_facts.TABLE: lambda fact: _translations(fact.subject, tracked),
         open_facts.CUT: lambda fact: _translations(fact.subject, tracked),
         open_facts.NFT: lambda _fact: () if any(True for _port in _translated_ports(snapshot)) else _translations("", tracked),
-        open_facts.JUMP: lambda fact: _jumps(snapshot, fact.subject, (packet.source, packet.destination)),
+        open_facts.JUMP: lambda fact: _jumps(snapshot, fact.subject, packet),
         open_facts.IPVS: lambda _fact: (Value("none", "IPVS has no server there"), Value("server", "IPVS has a server there")),
     }
     result = {}
@@ -314,10 +314,11 @@ def _chain(place: str, tracked: Change | None) -> t.Iterator[Value]:
         )
 
 
-def _jumps(snapshot: Snapshot, subject: str, ends: t.Sequence[str]) -> t.Iterator[Value]:
+def _jumps(snapshot: Snapshot, subject: str, packet: Ends) -> t.Iterator[Value]:
     """Yield whether packets come to a chain or a map that an output shows, if that may stop or translate the packet."""
     family, table, name = subject.split(" ", 2)
-    referred = unreferenced.referring(snapshot, (family, table), name, ends)
+    ends = packet.source, packet.destination
+    referred = unreferenced.referring(snapshot, (family, table), name, ends, bool(packet.interface))
     if referred:
         yield Value("none", f"no rule leads the packet to {name}")
         words = f"a rule leads the packet to {name}{referred.where}"
@@ -396,13 +397,13 @@ def _own_ground(snapshot: Snapshot, packet: Ends, ports: t.Collection[int]) -> s
 
 def _links_of_drops(snapshot: Snapshot, packet: Ends) -> dict[str, None]:
     """Return the links of rules that drop packets that leave by them."""
-    near = snapshot.link(packet.interface)
     links = dict[str, None]()
     for rule in (rule for table in snapshot.tables() for rule in table.rules()):
         names = next((match.values for match in rule.matches if match.field == "oifname" and not match.is_negated), ())
         drops = any(each.kind in (DROP, REJECT) for each in rule.statements)
         for name in names if drops else ():
-            if snapshot.link(name) and name not in (packet.interface, near and near.master, LOOPBACK):
+            link = snapshot.link(name)
+            if link and name != LOOPBACK and (name != packet.interface or link.kind == "bridge"):
                 links[name] = None
     return links
 
@@ -412,16 +413,23 @@ def _with_path(snapshot: Snapshot, packet: Ends, further: str = "") -> Snapshot:
     if packet.interface:
         near = snapshot.link(packet.interface)
         entrance = near and near.master or packet.interface
-        links = [name for name in _outer_links(snapshot) if name != entrance]
-        further = further or (links[0] if len(links) == 1 else _ELSEWHERE)
+        is_public = ipaddress.ip_address(packet.destination).is_global  # behind no bridge of pods
+        links = [name for name in (_interfaces(snapshot) if is_public else _outer_links(snapshot)) if name != entrance]
+        further = further or (links[0] if len(links) == 1 else ELSEWHERE)
         destinations = [(packet.destination, further), ("default", entrance)]
-        added = [*([_ELSEWHERE] if further == _ELSEWHERE else []), *([] if near else [packet.interface])]
+        added = [*([ELSEWHERE] if further == ELSEWHERE else []), *([] if near else [packet.interface])]
     else:
-        cards = [link.name for link in snapshot.links if is_card(link)]
-        destinations, added = [("default", cards[0] if cards else _ELSEWHERE)], [] if cards else [_ELSEWHERE]
+        cards = _interfaces(snapshot)
+        destinations, added = [("default", cards[0] if cards else ELSEWHERE)], [] if cards else [ELSEWHERE]
     for name in added:
         snapshot = snapshot.with_link(new_link(name))
     return snapshot.with_routes(link_route(packet.family, to, dev) for to, dev in destinations)
+
+
+def _interfaces(snapshot: Snapshot) -> list[str]:
+    """Return the network interfaces. A link that only a rule names, such as tailscale0, is none."""
+    listed = (link for link in snapshot.links if link.number or link.mac or has_interface_name(link.name))
+    return [link.name for link in listed if is_card(link)]
 
 
 def _addresses(packet: Ends) -> t.Iterator[Value]:
@@ -439,10 +447,10 @@ def _table(snapshot: Snapshot, name: str, number: str, packet: Ends) -> t.Iterat
     """Yield where a table leads of which no output has the routes."""
     yield Value("empty", f"table {name} has no route for the packet")
     of_main = [route.dev for route in snapshot.routes or () if route.to == "default"]
-    names = list(dict.fromkeys([*of_main, *_outer_links(snapshot)]))[:MOST_LINKS] or [_ELSEWHERE]
+    names = list(dict.fromkeys([*of_main, *_outer_links(snapshot)]))[:MOST_LINKS] or [ELSEWHERE]
     for dev in names:
         route = link_route(packet.family, "default", dev, number or MAIN, "boot")
-        words = "another link" if dev == _ELSEWHERE else dev
+        words = "another link" if dev == ELSEWHERE else dev
         ground = "" if name == "main" or len(names) > 1 else f"a rule leads to table {name}"
         yield Value(dev, f"table {name} leads to {words}", partial(_with_route, route=route), ground)
 
@@ -456,7 +464,7 @@ def _outer_links(snapshot: Snapshot) -> list[str]:
 
 def _with_route(snapshot: Snapshot, route: Route) -> Snapshot:
     """Return the snapshot with a route, and with its link if that is assumed."""
-    with_link = snapshot.with_link(new_link(_ELSEWHERE)) if route.dev == _ELSEWHERE else snapshot
+    with_link = snapshot.with_link(new_link(ELSEWHERE)) if route.dev == ELSEWHERE else snapshot
     return with_link.with_routes([route])
 
 

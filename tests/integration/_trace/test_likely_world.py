@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet, packet_text, trace_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet, packet_text, trace_backend
 
 from . import random_nodes
 
 
 def answer(text: str, line: str) -> dict[str, Any]:
-    sent = packet.from_options(packet_text.options(line))
-    snapshot = pastes.read({"report.txt": text}, sent.interface).snapshot
+    described = packet_text.options(line)
+    interface = str(described["interface"] or "")
+    snapshot = pastes.read({"report.txt": text}, "" if interface == packet.AUTO else interface).snapshot
+    sent = entrance.packet(described, snapshot)
     return trace_backend.judge(trace_backend.Question(snapshot, sent, {}), random_nodes.run).with_likelihood().answer.plain()
 
 
@@ -103,6 +105,11 @@ DOWN = (
 GET = '# ip route get "10.55.6.7"\n10.55.6.7 via 192.0.2.1 dev ens9 src 192.0.2.20 uid 0\n    cache\n'
 BRIDGE = "# ip route\ndefault via 192.0.2.1 dev ens9\n172.31.0.0/16 dev br-0123456789ab proto kernel scope link src 172.31.0.1\n"
 NEAR = "# ip route\ndefault via 192.0.2.1 dev ens9\n192.0.2.0/24 dev ens9 proto kernel scope link src 192.0.2.20\n"
+ONLINK = "10.77.8.0/26 via 192.0.2.30 dev tunl0  proto bird onlink\n"
+HEAD = NEAR.replace("ip route", "ip route | head -2")
+TO_SERVICES = (
+    f"{NEAR}10.96.0.0/12 dev wg7 scope link src 10.9.0.1\n10.9.0.0/24 dev wg7 proto kernel scope link src 10.9.0.1\n10.8.0.0/16"
+)
 IPVS = """\
 # ipvsadm -Ln
 Prot LocalAddress:Port Scheduler Flags
@@ -182,6 +189,34 @@ UNANSWERED = (
 )
 MARTIAN = "[ 77.1] IPv4: martian source 10.77.9.4 from 10.77.8.9, on dev tun9\n"
 BY_FORWARD = "-P FORWARD DROP"
+ROW_OF_NAT = "It is this rule:\n```\nMASQUERADE  all  --  10.66.0.0/24        !10.66.0.0/16         /* not for pods */\n```\n"
+TWO_STATES = "".join(
+    f"```\n$ sudo iptables -S\n-P INPUT ACCEPT\n-P FORWARD ACCEPT\n-P OUTPUT ACCEPT\n{rules}```\n"
+    for rules in (
+        "-A FORWARD -i docker0 ! -o docker0 -j ACCEPT\n-A FORWARD -i docker0 -o docker0 -j ACCEPT\n",
+        "-A FORWARD -i docker0 -o docker0 -j DROP\n-A FORWARD -i docker0 ! -o docker0 -j ACCEPT\n",
+    )
+)
+LONE_RULE = (
+    "```\n-A vpn-input -s 100.64.0.0/10 ! -i vpn0 -j DROP\n```\n$ ip route | grep 100\n100.70.9.9 via <GATEWAY> dev ens9\n"
+)
+REJECTING_ROW = (
+    "   13   780 REJECT     0    --  *      *       0.0.0.0/0            0.0.0.0/0            /* no policy permits it */"
+    " mark match ! 0x10000/0x10000 reject-with icmp-port-unreachable\n"
+)
+MASQUERADE = "-A POSTROUTING -s 172.31.0.0/16 ! -o docker0 -j MASQUERADE\n"
+OF_DOCKER = (
+    f"{NEAR}172.31.0.0/16 dev docker0 proto kernel scope link src 172.31.0.1\n# iptables -t nat -S POSTROUTING\n{MASQUERADE}"
+)
+SERVICE = (
+    "Chain KUBE-SEP-AB12CD34EF56GH78\n"
+    "KUBE-MARK-MASQ  all  --  192.0.2.41           0.0.0.0/0            /* default/kubernetes:https */\n"
+    "DNAT       tcp  --  0.0.0.0/0            0.0.0.0/0            /* default/kubernetes:https */ tcp to:192.0.2.41:6443\n"
+    "```\nThe routes are simple:\n```\n"
+    "0.0.0.0         198.51.100.1    0.0.0.0           UG        0 0          0 wan0\n"
+    "192.0.2.0       0.0.0.0         255.255.255.0     U         0 0          0 lan0\n"
+)
+CONNMARK = "-A PREROUTING -i ens9 -m addrtype --dst-type LOCAL -j CONNMARK --set-xmark 0x80/0x80\n"
 
 
 @pytest.mark.parametrize(
@@ -205,10 +240,35 @@ BY_FORWARD = "-P FORWARD DROP"
             "ip route show table 4",
         ),
         (CHAIN, f"tcp 100.71.0.9:40000 > {TO}:22 in ens9", "-A vpn-input -s 100.64.0.0/10 ! -i vpn0 -j DROP", RULES_OF_FILTER),
+        (
+            CHAIN,
+            "tcp the node > 100.71.0.9:22",
+            "its reply is dropped (ip filter: -A vpn-input -s 100.64.0.0/10",
+            RULES_OF_FILTER,
+        ),
+        (ROW_OF_NAT, "tcp 10.66.0.9 > 10.99.0.7:80", "translated (ip nat: -A UNNAMED -s 10.66.0.0/24 ! -d 10.66.0.0/16", ROUTES),
+        (MASQUERADE, "tcp 172.31.0.2 > 10.66.0.7:80 in docker0", "translated (ip nat: -A POSTROUTING -s 172.31.0.0/16", ROUTES),
+        (RULES, "tcp 10.88.1.5 > 10.88.1.6:80", "and its reply arrives, because table 4 leads", "ip route show table 4"),
+        (TWO_STATES, "tcp 172.31.0.2 > 172.31.0.3:6379 in docker0", "-A FORWARD -i docker0 -o docker0 -j DROP", ROUTES),
+        (LONE_RULE, "udp the node > 100.70.9.9:53", "its reply is dropped (ip filter: -A vpn-input", RULES_OF_FILTER),
+        (REJECTING_ROW, "tcp 10.66.0.9 > 10.77.9.4:80", "the packet is rejected (ip filter: -A UNNAMED", RULES_OF_FILTER),
+        (MASQUERADE, f"tcp 172.31.0.2 > {OTHER}", "forwarded by assumed-link (ip route 9.9.9.9 dev assumed-link", ROUTES),
+        (
+            SERVICE,
+            "tcp the node > 10.96.0.1:443",
+            "scope link) with the source of wan0, translated (ip nat: -A KUBE-SEP-",
+            "iptables-save -t nat",
+        ),
         (OF_A_LINK, "tcp 172.31.0.2:40000 > 100.71.0.9:443 in docker0", 'oifname "vpn0" ct state', ROUTES),
         (WITHOUT_LINKS, f"tcp 10.66.0.9:40000 > {OTHER} in virbr7", BY_FORWARD, ROUTES),
         (OF_CALICO, "tcp 10.77.8.9:40000 > 10.77.9.4:81 in tunl0", "Drop if no policies passed packet", ROUTES),
         (LOG, "udp 10.66.0.9:40001 > 198.51.100.53:53 in br9", "in FORWARD with the prefix 'Guard-drop:'", "iptables-save"),
+        (
+            LOG.replace("Guard-drop", "filter_FWD_public_REJECT"),
+            "udp 10.66.0.9:40001 > 198.51.100.53:53 in br9",
+            "with the prefix 'filter_FWD_public_REJECT:'",
+            "nft list ruleset",
+        ),
         (CUT, f"tcp {FROM} > {TO}:8080 in ens9", "inet gate entry: type filter hook input", ROUTES),
         (LOOSE, "tcp [fd00:1::9]:40000 > [fd00:2::9]:443 in ens9", "ip6 gate pass: type filter", "ip -6 route show table all"),
         (LOOSE_MAP, "tcp 10.66.0.9:40000 > 198.51.100.8:80 in br9", "198.51.100.8 . tcp . 80 : drop", "nft list ruleset"),
@@ -260,8 +320,14 @@ def test_what_is_likely_is_named_with_its_line_and_one_command(text: str, line: 
         (GET, f"tcp {OTHER} > 10.55.6.7:40000 in ens9", "forwarded", "by which it came in, by ip route 10.55.6.7 via"),
         (BRIDGE, "tcp the node > 172.31.4.4:443", "delivered", "by ip route 172.31.0.0/16 dev br-0123456789ab"),
         (ALLOWED, "udp 10.66.0.9:40001 > 10.66.0.1:53 in br7", "unknown", "or its reply: `nft list ruleset`"),
+        (CONNMARK, f"tcp {FROM} > {TO}:30444 in ens9", "unknown", "`ip route show table all` shows which."),
+        (OF_DOCKER, f"tcp 172.31.0.2 > {OTHER} in docker0", "forwarded", "-o docker0 -j MASQUERADE translates it."),
+        (HEAD, f"tcp 10.66.0.9:40000 > {OTHER} in cni7", "forwarded", "leaves by ens9. Nothing in the outputs stops the packet"),
+        (ONLINK, "tcp the node > 10.77.8.7:443", "forwarded", "It takes ip route 10.77.8.0/26 via 192.0.2.30 dev tunl0 onlink"),
+        (TO_SERVICES, "tcp the node > 10.96.0.1:443", "forwarded", "It takes ip route 10.96.0.0/12 dev wg7"),
         (NEAR, "tcp the node > 192.0.2.77:443", "forwarded", "It takes ip route 192.0.2.0/24 dev ens9"),
         (SENTENCE, "icmp the node > 10.99.3.7", "dropped", "`ip route show table all` shows whether it is so."),
+        (f"-A INPUT -j OWN\n{BOTH_REJECT}", f"tcp {FROM} > 10.77.9.4:80 in ens9", "rejected", "-A FORWARD -j REJECT"),
         (BOTH_REJECT, f"tcp {FROM} > {TO}:6443 in ens9", "rejected", "(ip filter: -A INPUT -j REJECT --reject-with"),
         (
             "# ipvsadm -Ln\nTCP  127.0.0.1:30444 rr\n  -> 10.77.9.4:80  Masq 1 0 0\n",

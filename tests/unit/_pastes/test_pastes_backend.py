@@ -21,6 +21,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors imp
 from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes, pastes_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import snapshot
 
+from .test_output_names import OF_TWO_NODES
+
 SNAPSHOT = snapshot.compose({"rules": [{"priority": 7, "family": "ipv4", "table": "7"}]}, [])
 
 
@@ -132,6 +134,16 @@ def test_a_snapshot_is_taken_as_it_is(tmp_path: Path, form: Any) -> None:
 def test_a_snapshot_of_another_format_or_with_a_node_is_an_error(content: Any, node: str, error: str) -> None:
     with pytest.raises(Invalid, match=error):
         pastes_backend.read(content, node)
+
+
+@pytest.mark.parametrize(("node", "gateway"), [("node1", "192.0.2.1"), ("node2", "192.0.2.2")])
+def test_the_outputs_of_one_node_are_read_of_a_text_with_the_prompts_of_two(tmp_path: Path, node: str, gateway: str) -> None:
+    path = tmp_path / "report.txt"
+    path.write_text(OF_TWO_NODES)
+    for form in (str(path), OF_TWO_NODES):
+        assert [route["via"] for route in pastes_backend.read(form, node).snapshot["routes"]] == [gateway]
+        with pytest.raises(Invalid, match="node must be left out"):
+            pastes_backend.read(form, "node3")
 
 
 def test_json_of_an_output_in_a_file_is_no_snapshot(tmp_path: Path) -> None:
