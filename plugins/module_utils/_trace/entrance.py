@@ -62,14 +62,15 @@ def _near(source: bytes, snapshot: Snapshot) -> str:
 
 
 def placed(packet: Packet, snapshot: Entry, is_guess: bool = False) -> Packet:
-    """Return the packet with the link behind which its source is, in place of AUTO.
+    """Return the packet with the link behind which its source is, in place of AUTO and of a bridge, whose ports take frames.
 
     is_guess: takes the uplink of the default route, if the packet may come in by several. Raises Invalid if no link leads there,
     or if several uplinks do.
     """
-    if packet.interface != AUTO:
-        return packet
-    return packet._replace(interface=_link_to(packet.source, packet.destination, Snapshot.of(snapshot), is_guess))
+    model = Snapshot.of(snapshot)
+    if packet.interface == AUTO:
+        return packet._replace(interface=_link_to(packet.source, packet.destination, model, is_guess))
+    return packet._replace(interface=_port(packet.interface, model, fields.show(packet.source)) if packet.interface else "")
 
 
 def _link_to(source: bytes, destination: bytes, snapshot: Snapshot, is_guess: bool) -> str:
@@ -88,7 +89,7 @@ def _link_to(source: bytes, destination: bytes, snapshot: Snapshot, is_guess: bo
     uplinks = _uplinks(snapshot, route)
     dev = route.hops[0].dev if route and route.hops else ""
     if dev and dev not in uplinks:
-        return _port(dev, snapshot)
+        return _port(dev, snapshot, address)
     # A sender outside does not know the routes of the node, but the link that has the address to which it sends.
     with_address = [link.name for link in links if link.name in uplinks and fields.show(destination) in link.addresses]
     if len(with_address) == 1:
@@ -116,10 +117,18 @@ def _undecided(reason: str, example: str = "") -> Invalid:
     return Invalid("packet.interface", AUTO, f"the link by which the packet comes in{example}: {reason}")
 
 
-def _port(name: str, snapshot: Snapshot) -> str:
-    """Return the link, or the first port of a bridge, behind which the pods of the bridge are."""
-    ports = (link.name for link in snapshot.links if link.master == name)
-    return next(ports, name) if any(link[:2] == (name, "bridge") for link in snapshot.links) else name
+def _port(name: str, snapshot: Snapshot, source: str) -> str:
+    """Return the link, or the port of a bridge behind which a source is: that of the pod that has it, one of pods for an address
+    of the bridge's networks, and one of none for another. Where only the other kind is there, it is the first one.
+    """
+    bridge = next((link for link in snapshot.links if (link.name, link.kind) == (name, "bridge")), None)
+    ports = [link for link in snapshot.links if link.master == name] if bridge else []
+    if not bridge or not ports:
+        return name
+    address = ipaddress.ip_address(source)
+    is_near = any(each.interface and address in each.interface.network for each in bridge.address_info)
+    of_pods = pod_links.pod_links(ports, ())
+    return min(ports, key=lambda port: (source not in port.peer.addresses, (port.name in of_pods) is not is_near)).name
 
 
 class Carrier(t.NamedTuple):

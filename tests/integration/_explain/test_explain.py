@@ -153,6 +153,14 @@ def test_a_gateway_beside_the_networks_of_its_link_does_not_send_back() -> None:
     assert explained.sentence.startswith("lost beyond eth0, which is not in the network of its gateway, since address ")
 
 
+@pytest.mark.parametrize(("source", "port"), [("10.60.1.5", "veth1"), ("10.60.1.6", "veth2")])
+def test_a_packet_in_a_bridge_comes_in_by_the_port_of_its_pod(source: str, port: str) -> None:
+    guilty = "ip rule 300: from all to 198.51.100.7 blackhole is new"
+    line = f"tcp {source}:40000 > 198.51.100.7:8080 in cni0"
+    explained = _explained(Bridge(), line, "ip rule add to 198.51.100.7 blackhole priority 300", INNOCENT[0])
+    assert [change.text for change in explained.guilty] == [guilty] and explained.packet.interface == port
+
+
 def test_a_packet_to_which_no_program_listens_any_more_is_explained() -> None:
     layout, packet = Calico(), packet_text.options(TO_POD)
     with network.built(layout) as machines:

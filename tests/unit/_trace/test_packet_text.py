@@ -194,6 +194,21 @@ def test_a_packet_comes_in_by_the_link_behind_which_its_source_is(source: str, l
     assert entrance.placed(sent, snapshot).interface == link
 
 
+PORTS_OF_CNI0 = [
+    {"name": "eth1", "kind": "", "addresses": [], "master": "cni0"},
+    {"name": "veth3", "kind": "veth", "addresses": [], "master": "cni0", "peer": {"namespace": "n", "addresses": ["10.2.0.9"]}},
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "link"), [("10.2.0.9", "veth3"), ("10.2.0.77", "veth2"), ("198.51.100.7", "eth1"), ("10.1.0.5", "eth1")]
+)
+def test_a_packet_that_comes_in_by_a_bridge_comes_in_by_one_of_its_ports(source: str, link: str) -> None:
+    sent = packet.from_options(packet_text.options(f"tcp {source} > 10.96.0.1:443 in cni0"))
+    assert entrance.placed(sent, {"links": [*LINKS, *PORTS_OF_CNI0], "routes": ROUTES}).interface == link
+    assert entrance.placed(sent, {"links": LINKS[:3], "routes": ROUTES}).interface == "cni0"  # whose ports no output shows
+
+
 def test_a_source_without_a_way_back_needs_the_link() -> None:
     sent = packet.from_options(packet_text.options("tcp fd00::7 > [fd00::1]:443"))
     with pytest.raises(Invalid, match="the link by which the packet comes in: no route leads back to fd00::7"):
