@@ -356,7 +356,7 @@ def parser(tables: t.Mapping[str, int]) -> t.Callable[[str, t.Mapping[str, t.Any
         get = entry.get
         priority, table, family, source, destination = get("priority"), get("table"), get("family"), get("from"), get("to")
         address: t.Any = destination if source is None else source
-        is_plain = type(priority) in _HASHED and type(table) in _HASHED and family in _FAMILIES and type(address) is str
+        is_plain = type(priority) in _HASHED and type(table) in _HASHED and family in _FAMILIES and isinstance(address, str)
         if not is_plain or not (source is None or destination is None) or not entry.keys() <= _PLAIN_OPTIONS:
             return from_options(option, entry, tables)
         key = source is None, ":" in address, priority, table, family
