@@ -31,7 +31,7 @@ from .node_differences import Difference
 IS_THERE, LOST_BEFORE = "The packet arrives after the changes as before.", "The packet was lost before the changes, too: {reason}"
 NOT_FOUND = "None of the changes that were read explains it."
 _ENTERING = re.compile(r"(?:nsenter --target \d+ --net|ip netns exec [\w.@:+-]+) ")
-REFUSED, BARE = "refused at {}, where nobody listens,", "lost beyond {}, which is not in the network of its gateway,"
+REFUSED, BARE = "refused at {}, where no program listens,", "lost beyond {}, which is not in the network of its gateway,"
 OPEN = "What becomes of the packet is not known: {reason}"
 
 
@@ -62,7 +62,7 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
 
 
 class _Trial(t.NamedTuple):
-    """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and nobody listens.
+    """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and no program listens.
 
     bare: the links by which the packet or its reply leaves to a gateway that is in no network of theirs. The kernel took the
     route while the link had an address there, to which the gateway sends what comes back.
@@ -135,8 +135,8 @@ def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iter
 def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
     """Yield the links of a Trial. snapshot: says which gateways are meant to be on a link, as a twin has all of them there."""
     routes, links = values.routes(snapshot), {each.name: each for each in values.links(snapshot)}
-    ways = [way for each in answer.every_way for way in each.both if way.verdict == FORWARDED]
-    hops = [hop for way in ways for hop in (way.met.route.hops if way.met.route else ()) if hop.via]
+    forwarded = [direction for each in answer.every_way for direction in each.both if direction.verdict == FORWARDED]
+    hops = [hop for each in forwarded if each.met.route for hop in each.met.route.hops if hop.via]
     for link, gateway in {(hop.dev, fields.show(hop.via)) for hop in hops if not fields.is_link_local(hop.via)}:
         of_link = [each for each in routes if each.dev == link]
         networks = [values.network(each.to) for each in of_link if not each.via]  # and of addresses, whose route may be gone

@@ -63,7 +63,7 @@ def remembering(with_own: bool = False) -> t.Iterator[None]:
     """Keep the other namespaces for the block: read() has them as they are now, also in a child process that may not enter
     them. In another such block, they stay those of the outer one.
 
-    with_own: keep the own namespace as well, which nobody changes in the block.
+    with_own: keep the own namespace as well; it must not change in the block.
     """
     elsewhere = _remembered[-1][0] if _remembered else _of_other_namespaces()
     _remembered.append((elsewhere, of_this_namespace() if with_own else None))

@@ -136,11 +136,11 @@ def _carried(judgement: Judgement, carrier: Carrier, below: Judgement) -> Judgem
     answer, outer = judgement.answer, below.answer
     depends_on = (*answer.depends_on, *(each for each in outer.depends_on if each not in answer.depends_on))
     answer = answer._replace(certain=answer.certain and outer.certain, depends_on=depends_on)
-    ways = [*map(entrance.received, outer.way.both)]
-    lost = next((way for way in ways if way.verdict in LOST), None)
+    directions = [*map(entrance.received, outer.way.both)]
+    lost = next((each for each in directions if each.verdict in LOST), None)
     if lost is None:
         return judgement._replace(answer=answer)
-    is_reply = answer.way.reply is not None and (carrier.is_reply or lost is not ways[0])
+    is_reply = answer.way.reply is not None and (carrier.is_reply or lost is not directions[0])
     reason = f"{carrier.link} carries {'its reply' if is_reply else 'the packet'} as {carrier.packet}. {lost.reason}"
     comes_in = bool(lost.came_in_by)
     reply = _lost_as(answer.way.reply, lost, reason, comes_in) if is_reply and answer.way.reply else None

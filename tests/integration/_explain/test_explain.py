@@ -170,7 +170,8 @@ def test_a_packet_to_which_no_program_listens_any_more_is_explained() -> None:
         after = snapshot_of(layout, machines)
     explained = explain_backend.explain(before, after, entrance.packet(packet, before), {}, random_nodes.run)
     assert explained.sentence == (
-        "refused at 10.60.1.5:8080, where nobody listens, since listening socket in the pod behind cali1: tcp [::]:8080 is gone; "
+        "refused at 10.60.1.5:8080, where no program listens, "
+        "since listening socket in the pod behind cali1: tcp [::]:8080 is gone; "
         f"{explained.changes - 1} other changes are without effect."
     )
 
