@@ -14,6 +14,8 @@ import threading
 import time
 import typing as t
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+
 from .arguments import ALWAYS, AUTO, COMMAND, JSON
 
 PERIOD = 0.5  # seconds
@@ -91,6 +93,7 @@ class Progress:
         self._text = text
 
     def _watch(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, process.ENDINGS)  # the main thread takes them, when it can
         begin = time.monotonic()
         while not self._is_over.wait(PERIOD):
             if self._text:

@@ -19,6 +19,7 @@ from .._core import json_object
 from .._core.errors import Invalid
 from .._core.printable import first_of
 from .._files import files
+from .._platform import process
 from .._snapshot import snapshot
 from . import archive_backend, bundles, commands, output_names, pastes
 from .commands import Part
@@ -35,7 +36,7 @@ def within_bounds(work: t.Callable[[], t.Any], seconds: int, size: int) -> t.Any
     seconds: of computation. size: bytes of memory.
     """
     reading, writing = os.pipe()
-    child = os.fork()
+    child = process.fork()
     if not child:
         _bounded_child(work, seconds, size, writing)
     os.close(writing)

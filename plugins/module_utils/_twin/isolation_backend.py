@@ -112,7 +112,7 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
     reading, writing = os.pipe2(os.O_CLOEXEC)
     inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     run_pid = os.getpid()
-    child = os.fork()
+    child = process.fork()
     if not child:
         _child(work, run_pid, within, outside, writing)
     os.close(writing)

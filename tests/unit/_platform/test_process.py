@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -232,3 +233,22 @@ def test_a_program_left_behind_does_not_hold_up_the_run_after_a_run_that_ended_w
         process.run(["/bin/sh", "-c", "sleep 2 &"])
     with lock.exclusive(path, patience=0.1):
         pass
+
+
+FORKS = """
+import os, signal
+from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    child = process.fork()
+    print("lost", flush=True)
+except KeyboardInterrupt:
+    print("ended", flush=True)
+os._exit(0)
+"""
+
+
+def test_an_interrupt_within_a_fork_is_not_lost() -> None:
+    """A hook is Python's own: logging has one. What it raises is printed and dropped."""
+    completed = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)
+    assert (completed.stderr, sorted(completed.stdout.split())) == ("", ["ended", "lost"])  # the child has no signal
