@@ -36,9 +36,7 @@ def within_bounds(work: t.Callable[[], t.Any], seconds: int, size: int) -> t.Any
     seconds: of computation. size: bytes of memory.
     """
     reading, writing = os.pipe()
-    child = process.fork()
-    if not child:
-        _bounded_child(work, seconds, size, writing)
+    child = process.fork(lambda: _bounded_child(work, seconds, size, writing))
     os.close(writing)
     with open(reading, "rb") as file:
         text = file.read()
@@ -55,19 +53,15 @@ def within_bounds(work: t.Callable[[], t.Any], seconds: int, size: int) -> t.Any
     return answer["result"]
 
 
-def _bounded_child(work: t.Callable[[], t.Any], seconds: int, size: int, writing: int) -> t.NoReturn:
-    try:
-        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-        # macOS refuses a bound on memory.
-        for limit, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
-            with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
-        text = json.dumps(_answer(work), default=str).encode()
-        with open(writing, "wb") as file:
-            file.write(text)
-        os._exit(0)
-    except BaseException:  # the answer, too, needs memory
-        os._exit(1)
+def _bounded_child(work: t.Callable[[], t.Any], seconds: int, size: int, writing: int) -> None:
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    # macOS refuses a bound on memory.
+    for limit, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, size), (resource.RLIMIT_CORE, 0)):
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(limit, (most, resource.getrlimit(limit)[1]))
+    text = json.dumps(_answer(work), default=str).encode()
+    with open(writing, "wb") as file:
+        file.write(text)
 
 
 def _answer(work: t.Callable[[], t.Any]) -> dict[str, t.Any]:

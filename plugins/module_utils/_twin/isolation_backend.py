@@ -112,9 +112,7 @@ def run(work: t.Callable[[Isolated], dict[str, t.Any]], seconds: float, within: 
     reading, writing = os.pipe2(os.O_CLOEXEC)
     inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     run_pid = os.getpid()
-    child = process.fork()
-    if not child:
-        _child(work, run_pid, within, outside, writing)
+    child = process.fork(lambda: _child(work, run_pid, within, outside, writing))
     os.close(writing)
     outside.close()
     gate, end = Gate(child, inside), time.monotonic() + seconds
@@ -184,36 +182,32 @@ def _answer(gate: Gate, reading: int, end: float) -> dict[str, t.Any] | None:
 
 def _child(
     work: t.Callable[[Isolated], dict[str, t.Any]], run_pid: int, within: Root, outside: socket.socket, writing: int
-) -> t.NoReturn:
-    try:
-        gc.freeze()  # no object of the run may close its descriptor once the number is another file's
-        process.share_nothing()
-        _close_all_but(outside.fileno(), writing)
-        ctypes.CDLL(None).prctl(process.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != run_pid:
-            os._exit(1)
-        try:
-            answer: dict[str, t.Any] = {"result": work(_isolated(within, outside))}
-        except errors.Invalid as error:
-            answer = {"kind": "Invalid", "error": error.values}
-        except errors.MissingLibrary as error:
-            answer = {"kind": "MissingLibrary", "error": [error.library, error.minimum]}
-        except DatapathError as error:
-            answer = {"kind": type(error).__name__, "error": [f"{error}{_memory_of_programs()}"]}
-        except MemoryError:
-            answer = {"kind": MemoryError.__name__}
-        except Unavailable as error:
-            answer = {"kind": "Refusal", "error": [_unavailable(error)]}
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            sentence = f"the twin failed ({reason}). This is an error of the collection: report it"
-            answer = {"kind": "Failure", "error": [sentence], "traceback": traceback.format_exc()}
-        data = json.dumps(answer).encode()
-        while data:
-            data = data[os.write(writing, data) :]
-        os._exit(0)
-    except BaseException:
+) -> None:
+    gc.freeze()  # no object of the run may close its descriptor once the number is another file's
+    process.share_nothing()
+    _close_all_but(outside.fileno(), writing)
+    ctypes.CDLL(None).prctl(process.PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != run_pid:
         os._exit(1)
+    try:
+        answer: dict[str, t.Any] = {"result": work(_isolated(within, outside))}
+    except errors.Invalid as error:
+        answer = {"kind": "Invalid", "error": error.values}
+    except errors.MissingLibrary as error:
+        answer = {"kind": "MissingLibrary", "error": [error.library, error.minimum]}
+    except DatapathError as error:
+        answer = {"kind": type(error).__name__, "error": [f"{error}{_memory_of_programs()}"]}
+    except MemoryError:
+        answer = {"kind": MemoryError.__name__}
+    except Unavailable as error:
+        answer = {"kind": "Refusal", "error": [_unavailable(error)]}
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        sentence = f"the twin failed ({reason}). This is an error of the collection: report it"
+        answer = {"kind": "Failure", "error": [sentence], "traceback": traceback.format_exc()}
+    data = json.dumps(answer).encode()
+    while data:
+        data = data[os.write(writing, data) :]
 
 
 def _memory_of_programs() -> str:
