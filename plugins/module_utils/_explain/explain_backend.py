@@ -29,6 +29,7 @@ from .explanation import Changes, Explanation
 from .node_differences import Difference
 
 IS_THERE, LOST_BEFORE = "The packet arrives after the changes as before.", "The packet was lost before the changes, too: {reason}"
+LOST = 2  # the most harm, to which a packet that leaves instead of being delivered belongs
 NOT_FOUND = "None of the changes that were read explains it."
 _ENTERING = re.compile(r"(?:nsenter --target \d+ --net|ip netns exec [\w.@:+-]+) ")
 REFUSED, BARE = "refused at {}, where no program listens,", "lost beyond {}, which is not in the network of its gateway,"
@@ -64,8 +65,8 @@ def explain(before: Entry, after: Entry, packet: Packet, assume: t.Mapping[str, 
 class _Trial(t.NamedTuple):
     """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and no program listens.
 
-    bare: the links by which the packet or its reply leaves to a gateway that is in no network of theirs. The kernel took the
-    route while the link had an address there, to which the gateway sends what comes back.
+    bare: the links by which the packet leaves to a gateway that is in no network of theirs, or by which it came in and its reply
+    leaves so. The kernel took the route while the link had an address there, to which the gateway sends what comes in.
     """
 
     answer: Answer
@@ -79,17 +80,15 @@ class _Trial(t.NamedTuple):
         left = answer.left if question.packet.protocol == TCP else ()
         return cls(answer, frozenset(_refusals(left, question.snapshot)), frozenset(_bare(answer, question.snapshot)))
 
-    @property
-    def links(self) -> frozenset[tuple[str, str]]:
-        """The links by which the packet and its reply leave the node."""
-        return frozenset((_departure(way), _departure(way.reply) if way.reply else "") for way in self.answer.every_way)
-
     def is_well(self) -> bool:
         return _is_well(self.answer)
 
-    def is_like(self, earlier: _Trial) -> bool:
-        """Return whether the packet arrives as it did before."""
-        return self.is_well() and self.links == earlier.links and not self.beyond(earlier)
+    def harm(self, earlier: _Trial) -> int:
+        """Return 0 if the packet arrives as it did before, 1 if it or its reply leaves by another link, and LOST."""
+        if not self.is_well() or self.beyond(earlier):
+            return LOST
+        sides = self.answer.every_way, earlier.answer.every_way
+        return max(min(_astray(a, b) for b in others) for ways, others in (sides, sides[::-1]) for a in ways)
 
     def beyond(self, earlier: _Trial) -> str:
         """Return what becomes of the packet since, where the node itself does not stop it; empty if nothing that it was not."""
@@ -112,8 +111,14 @@ class _Trial(t.NamedTuple):
         return verdict, reply, decider
 
 
-def _departure(way: Way) -> str:
-    return way.interface if way.verdict == FORWARDED else ""
+def _astray(one: Way, other: Way) -> int:
+    """Return 0 if a packet and its reply leave the node by the same links, 1 if by others, and LOST if they leave and did not.
+
+    A link to a pod is one that leads out of the node as soon as a default route of any table leads there.
+    """
+    pairs = [(a, b) for a, b in zip(one.both, other.both) if a.interface != b.interface]
+    leaving = [(a.verdict == FORWARDED) + (b.verdict == FORWARDED) for a, b in pairs]
+    return LOST if 1 in leaving else int(2 in leaving)
 
 
 def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iterator[str]:
@@ -135,7 +140,8 @@ def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iter
 def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
     """Yield the links of a Trial. snapshot: says which gateways are meant to be on a link, as a twin has all of them there."""
     routes, links = values.routes(snapshot), {each.name: each for each in values.links(snapshot)}
-    forwarded = [direction for each in answer.every_way for direction in each.both if direction.verdict == FORWARDED]
+    directions = (direction for each in answer.every_way for direction in (each, _back(each)))
+    forwarded = [direction for direction in directions if direction and direction.verdict == FORWARDED]
     hops = [hop for each in forwarded if each.met.route for hop in each.met.route.hops if hop.via]
     for link, gateway in {(hop.dev, fields.show(hop.via)) for hop in hops if not fields.is_link_local(hop.via)}:
         of_link = [each for each in routes if each.dev == link]
@@ -144,6 +150,11 @@ def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
         is_meant = any(each.is_onlink and each.via == gateway for each in of_link)
         if not is_meant and not any(node_objects.holds(network, gateway) for network in networks):
             yield link
+
+
+def _back(way: Way) -> Way | None:
+    """Return the way of the reply that leaves by the link by which the packet came in; None without one."""
+    return way.reply if way.reply and way.reply.interface == way.came_in_by else None
 
 
 def _needless(before: _Trial, after: _Trial) -> str:
@@ -171,7 +182,7 @@ class _Search:
         self._trials: dict[Changes, _Trial | None] = {frozenset(): earlier}  # what was tried is remembered
 
     def guilty(self) -> Changes | None:
-        return explanation.guilty(frozenset(self._difference.changes), self._fate, self._is_as_before)
+        return explanation.guilty(frozenset(self._difference.changes), self._fate, self._harm)
 
     def _tried(self, changes: Changes) -> _Trial | None:
         if changes not in self._trials:
@@ -192,11 +203,11 @@ class _Search:
         trial = self._tried(changes)
         return trial and trial.fate()
 
-    def _is_as_before(self, changes: Changes) -> bool:
+    def _harm(self, changes: Changes) -> int:
         earlier, trial = self._trials[frozenset()], self._tried(changes)
         if earlier and trial and self._is_loss:  # whether a cloud may drop it is another question
-            return trial.is_like(earlier)
-        return self._fate(changes) == self._fate(frozenset())
+            return trial.harm(earlier)
+        return int(self._fate(changes) != self._fate(frozenset()))
 
 
 def _with_text(change: Change, before: Entry, after: Entry, run: process.Runner) -> Change:

@@ -107,37 +107,33 @@ def _ends_as(fate: t.Callable[[Changes], t.Hashable], end: t.Hashable, changes: 
 
 
 def _needed(
-    cause: Changes, changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]
+    cause: Changes, changes: Changes, fate: t.Callable[[Changes], t.Hashable], harm: t.Callable[[Changes], int]
 ) -> Changes:
-    """Return a cause without the changes that only alter what stops the packet, as a route to another place does: the rest stops
-    it alone, and what becomes of it without the rest is the same, or it needs another cause in any case.
+    """Return a cause without the changes that only alter what stops the packet, as a route to another place does: the rest does
+    as much harm alone, and what becomes of the packet without the rest is the same, or no worse than without the whole cause.
     """
     for change in sorted(cause):
         part = cause - {change}
-        if part and not is_well(part) and _are_alike(changes - part, changes - cause, fate, is_well):
+        if not part or harm(part) < harm(cause):
+            continue
+        if fate(changes - part) == fate(changes - cause) or harm(changes - part) <= harm(changes - cause):
             cause = part
     return cause
 
 
-def _are_alike(
-    one: Changes, other: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]
-) -> bool:
-    return fate(one) == fate(other) or not (is_well(one) or is_well(other))
-
-
-def guilty(changes: Changes, fate: t.Callable[[Changes], t.Hashable], is_well: t.Callable[[Changes], bool]) -> Changes | None:
+def guilty(changes: Changes, fate: t.Callable[[Changes], t.Hashable], harm: t.Callable[[Changes], int]) -> Changes | None:
     """Return the changes that are the cause of a fate: one after the other, as one may stop what another one would stop, too.
 
-    fate: what becomes of the packet with some changes. is_well: whether it is then as it was without any. None if there are too
-    many causes.
+    fate: what becomes of the packet with some changes. harm: how bad that is; 0 if it is as it was without any. None if there are
+    too many causes.
     """
     found: Changes = frozenset()
     for _cause in range(MOST_CAUSES):
         remaining = changes - found
-        if is_well(remaining):
+        if not harm(remaining):
             return found
         if not remaining:
             return None
         cause = least(remaining, functools.partial(_ends_as, fate, fate(remaining)))
-        found |= _needed(cause, remaining, fate, is_well)
+        found |= _needed(cause, remaining, fate, harm)
     return None

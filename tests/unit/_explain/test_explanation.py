@@ -22,7 +22,7 @@ def _changes(count: int) -> list[Change]:
 
 
 def _guilty(changes: list[Change], fate: Callable[[Changes], str | None]) -> set[str] | None:
-    found = explanation.guilty(frozenset(changes), fate, lambda part: fate(part) == WELL)
+    found = explanation.guilty(frozenset(changes), fate, lambda part: fate(part) != WELL)
     return None if found is None else {change.text for change in found}
 
 
@@ -73,6 +73,28 @@ def test_a_change_that_a_loss_meets_only_beside_another_loss_is_not_guilty() -> 
         return "by default" if default not in part else "link down" if link in part else "no route"
 
     assert _guilty(changes, fate) == {address.text, link.text}
+
+
+def test_a_change_with_which_the_packet_arrives_from_another_source_is_not_guilty() -> None:
+    """It alters the fate of the lost packet, too, and of the one that arrives without the guilty change."""
+    source, guilty = changes = _changes(2)
+
+    def fate(part: Changes) -> str:
+        return f"{'stopped' if guilty in part else WELL}{' from another source' if source in part else ''}"
+
+    found = explanation.guilty(frozenset(changes), fate, lambda part: not fate(part).startswith(WELL))
+    assert found == frozenset({guilty})
+
+
+def test_a_change_by_which_a_packet_only_leaves_elsewhere_does_not_hide_what_stops_it_there() -> None:
+    elsewhere, stopping, _innocent = changes = _changes(3)
+    fates = ("arrives", "arrives by another link", "stopped")
+
+    def harm(part: Changes) -> int:
+        return (2 if stopping in part else 1) if elsewhere in part else 0
+
+    found = explanation.guilty(frozenset(changes), lambda part: fates[harm(part)], harm)
+    assert found == frozenset({elsewhere, stopping})
 
 
 def test_a_node_that_cannot_be_with_some_changes_is_no_loss() -> None:
