@@ -480,8 +480,8 @@ class Node:
         return list(dict.fromkeys(route.dev for route in self.routes(family) if route.to == "default" and route.dev))
 
     def every_uplink(self) -> set[str]:
-        """Return the links by which the default routes of any table and family lead."""
-        return pod_links.uplinks(values.routes(self.snapshot))
+        """Return the links by which the default routes of any table and family lead out of the node."""
+        return pod_links.outer_links(values.links(self.snapshot), values.routes(self.snapshot))
 
     def own_addresses(self, family: str) -> list[str]:
         """Return the addresses of the links by which default routes of any table lead, those of table main first."""

@@ -103,10 +103,9 @@ def _link_to(source: bytes, destination: bytes, snapshot: Snapshot, is_guess: bo
 
 def _uplinks(snapshot: Snapshot, route: Route | None) -> set[str]:
     """Return the links to what is outside of the node. route: to a sender."""
-    # Default routes of proxies lead to the loopback interface, or to a veth between namespaces of the node.
-    inner = {LOOPBACK, *pod_links.pod_links(snapshot.links, ())}
+    outer = pod_links.outer_links(snapshot.links, snapshot.routes or ()) - {LOOPBACK}  # to which default routes of proxies lead
     hops = route.hops if route and _is_default(route) else ()
-    return (pod_links.uplinks(snapshot.routes or ()) - inner).union(hop.dev for hop in hops[:1])
+    return outer.union(hop.dev for hop in hops[:1])
 
 
 def _is_default(route: Route | None) -> bool:
@@ -175,7 +174,8 @@ def _remote(link: Link, way: Way) -> str:
 
 
 def between_ends(snapshot: Entry, link: Link, remote: str = "") -> list[Packet]:
-    """Return a packet of a tunnel to its other end, and one from there; none if an address is not known.
+    """Return a packet of a tunnel to its other end, and one from there if it is known where that comes in; none if an address is
+    not known.
 
     remote: the other end; empty for any that the tunnel has.
     """
@@ -193,11 +193,11 @@ def between_ends(snapshot: Entry, link: Link, remote: str = "") -> list[Packet]:
         return []
     port = int(link.port) if link.port.isdigit() else PORTS.get(link.kind, 0)
     ends = (UDP if link.kind in PORTS else PROTOCOLS[link.kind], SOURCE_PORT if port else 0, port)
+    sent = Packet(local, far, *ends)
     try:
-        received = placed(Packet(far, near, *ends, AUTO), snapshot, is_guess=True)
+        return [sent, placed(Packet(far, near, *ends, AUTO), snapshot, is_guess=True)]
     except Invalid:  # no route leads to the other end
-        return []
-    return [Packet(local, far, *ends), received]
+        return [sent]
 
 
 def _machine(address: str) -> bytes:

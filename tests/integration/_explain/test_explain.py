@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explana
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
 from lab import network
 
-from .._audit.layouts import Bridge, Calico, EniPolicyRouting, Layout, NftablesBridge, Tunnel
+from .._audit.layouts import Bridge, Calico, EniPolicyRouting, Layout, NftablesBridge, Tunnel, Vxlan
 from .._audit.mutation_trials import snapshot_of
 from .._trace import random_nodes
 from . import histories
@@ -161,6 +161,21 @@ def test_a_packet_in_a_bridge_comes_in_by_the_port_of_its_pod(source: str, port:
     assert [change.text for change in explained.guilty] == [guilty] and explained.packet.interface == port
 
 
+def test_a_link_to_a_pod_to_which_a_default_route_leads_too_is_innocent() -> None:
+    innocent = ("ip -6 route del default", "ip route replace default dev cali2")
+    guilty = "ip -6 neigh replace fe80::1:1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent"
+    explained = _explained(Calico(), "tcp [fd00:60::5]:40000 > [fd00:60::6]:8080 in cali1", *innocent, f"pod1: {guilty}")
+    assert [change.text for change in explained.guilty] == [
+        "neighbor in the pod behind cali1: fe80::1:1 lladdr 02:00:00:00:00:99 dev eth0 is new"
+    ]
+
+
+def test_the_uplink_below_a_tunnel_is_guilty() -> None:
+    line = "tcp [fd00:60:0:2::5]:40000 > [fd00:60::5]:8080 in flannel-v6.1"
+    explained = _explained(Vxlan(), line, "ip link set eth0 down", INNOCENT[0])
+    assert [change.text for change in explained.guilty] == ["link eth0 is down"]
+
+
 def test_a_packet_to_which_no_program_listens_any_more_is_explained() -> None:
     layout, packet = Calico(), packet_text.options(TO_POD)
     with network.built(layout) as machines:
@@ -215,6 +230,12 @@ def test_a_pods_uplink_is_explained_on_a_node_of_enis() -> None:
     guilty = "ip rule add from 10.0.1.21 unreachable priority 400"
     explained = _explained(EniPolicyRouting(), "tcp 10.0.1.21:40000 > 198.51.100.7:443 in eni2", guilty, INNOCENT[0])
     assert [change.text for change in explained.guilty] == ["ip rule 400: from 10.0.1.21 unreachable is new"]
+
+
+def test_a_pod_to_which_a_default_route_leads_asks_the_node_for_its_gateway() -> None:
+    commands = ("ip route replace default dev eni1 table 2", "ip rule add from 10.0.0.21 unreachable priority 400")
+    explained = _explained(EniPolicyRouting(), "tcp 10.0.0.21:40000 > 10.0.0.10:8080 in eni1", *commands)
+    assert [change.text for change in explained.guilty] == ["ip rule 400: from 10.0.0.21 unreachable is new"]
 
 
 @pytest.mark.parametrize("seed", range(3))
