@@ -30,7 +30,7 @@ RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTI
 RTA_SRC, RTA_CACHEINFO, RTA_TABLE, RTA_PREF, RTA_EXPIRES = 2, 12, 15, 20, 23
 RTA_NH_ID = 30  # of a nexthop object, whose next hops the kernel lists too, unless net.ipv4.nexthop_compat_mode is 0
 RTAX_LOCK, RTAX_MTU = 1, 2
-BROADCAST = 3  # a type that only the kernel creates
+BROADCAST, ANYCAST = 3, 4  # types that only the kernel creates
 KNOWN = frozenset(
     (RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH, RTA_CACHEINFO, RTA_TABLE, RTA_PREF)
 )  # fmt: skip
@@ -48,7 +48,7 @@ NEXT_HOPS = "its next hops"  # of a nexthop object that was not read
 # Unread attributes that do not decide where a packet goes, where the next hops of a nexthop object are known.
 HARMLESS = frozenset((UNREAD[RTA_NH_ID], UNREAD[RTA_EXPIRES], *METRICS.values()))
 UNREAD_TYPE = "its type"
-OTHER_TYPES = {0: "unspec", BROADCAST: "broadcast", 4: "anycast", 5: "multicast", 10: "nat"}
+OTHER_TYPES = {0: "unspec", BROADCAST: "broadcast", ANYCAST: "anycast", 5: "multicast", 10: "nat"}
 IPV6_METRIC = 1024  # IP6_RT_PRIO_USER, what the kernel takes where none is given
 HEADER = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
 NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, weight - 1, link's index

@@ -92,16 +92,20 @@ class Tables:
             elif rule.action != LOOKUP:
                 return Decision(rule, None, tuple(searched))
             else:
-                route = self._longest(family, rule, query.destination)
+                route = self._longest(family, rule, query)
                 if route:
                     return Decision(rule, route, tuple(searched))
                 searched.append(rule.table)
         return Decision(None, None, tuple(searched))
 
-    def _longest(self, family: int, rule: Rule, destination: bytes) -> Route | None:
-        """Return the route of the rule's table for an address; None without one, or if the lookup goes on with the next rule."""
-        routes = next(self._fitting((family, rule.table), destination), [])
-        best = min(routes, key=lambda route: route.metric, default=None)
+    def _longest(self, family: int, rule: Rule, query: Query) -> Route | None:
+        """Return the route of the rule's table for an address; None without one, or if the lookup goes on with the next rule.
+
+        Of IPv6's with one metric, that of the link by which the packet came in (net/ipv6/route.c, rt6_score_route).
+        """
+        routes = next(self._fitting((family, rule.table), query.destination), [])
+        is_ipv6 = family == fields.IPV6
+        best = min(routes, key=lambda route: (route.metric, is_ipv6 and query.iif not in route.links), default=None)
         return None if not best or best.type == THROW or best.dst[1] <= rule.suppress_prefixlength else best
 
     def _fitting(self, table: tuple[int, int], destination: bytes) -> t.Iterator[list[Route]]:

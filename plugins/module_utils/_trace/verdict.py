@@ -12,7 +12,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import IPV6
-from .._routing.route import BROADCAST, LOCAL, Route
+from .._routing.route import ANYCAST, BROADCAST, LOCAL, Route
 from .._routing.rt_names import MAIN
 from .._routing.rule import LOOKUP, Rule, protocol_name
 from .._ruleset import iptables_save, nft_text
@@ -49,7 +49,7 @@ from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
 from .topology import Departure, Topology
 
-OWN = (LOCAL, BROADCAST)  # types of routes
+OWN = (LOCAL, BROADCAST, ANYCAST)  # types of routes
 UNTRACKING = ("ct", "ct zone", "notrack")  # kinds of statements by which a reply may be of another connection
 TRANSLATED = "continue"  # of the rules that stand for a BPF program, the verdict of those that translate
 ROUTING = ("routing", "rerouting")  # chains of OWN_TABLE behind the translation of destinations
@@ -673,7 +673,7 @@ def _stopped(observation: Observation, events: t.Sequence[Event], query: Query, 
     )
     # An answer of a neighbour is delivered to the node as well.
     if not explained and route and route.type in OWN and any(name.endswith("InDelivers") for name in observation.counters):
-        return lost("The packet arrives at the node itself.", None, DELIVERED)
+        return _at_the_node(observation.sent, route)
     reason, decider = explained or _unexplained(observation.sent, query, scene, events) or ("", None)
     if not reason and not rejected:
         reason = "The packet is lost in the kernel, which does not show where."
@@ -684,6 +684,18 @@ def _by_no_ipv6(packet: Packet, query: Query, scene: Scene) -> Explanation | Non
     """Explain a packet of IPv6 that comes in by a link that takes none, as net/ipv6/ip6_input.c does not count it."""
     disabled = _disabled(query.iif, scene) if packet.interface and packet.family == IPV6 else None
     return (f"{query.iif} takes no packet of IPv6: {disabled}.", disabled) if disabled else None
+
+
+def _at_the_node(packet: Packet, route: Route) -> Way:
+    """Return what becomes of a packet that is delivered to the node.
+
+    The kernel drops a new connection of TCP to an anycast address (net/ipv6/tcp_ipv6.c, tcp_v6_conn_request), and takes answers
+    that come there. A node that forwards has one for each network of its links.
+    """
+    if route.type == ANYCAST and packet.protocol == TCP and not packet.is_reply:
+        address = Address(fields.show(packet.destination), "anycast", next(iter(route.links), ""))
+        return lost(f"The kernel takes no connection of TCP at {address}.", address)
+    return lost("The packet arrives at the node itself.", None, DELIVERED)
 
 
 def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Explanation | None:

@@ -133,7 +133,8 @@ def _has_addresses(snapshot: Snapshot, packet: Ends) -> bool:
 
 def _with_address(snapshot: Snapshot, packet: Ends, assumptions: list[Assumption]) -> Snapshot:
     """Add a source address to the link of the default route, or of another one, if no link has an address of the family."""
-    if _has_addresses(snapshot, packet) or packet.source.startswith(("127.", "::1", "fe80:")):
+    is_chosen = not packet.source and not _open(snapshot, ADDRESSES)  # by the kernel, be it a link-local one
+    if _has_addresses(snapshot, packet) or is_chosen or packet.source.startswith(("127.", "::1", "fe80:")):
         return snapshot
     address = packet.source or BENCHMARK[packet.family]
     routes = sorted(snapshot.routes or (), key=lambda route: route.to != "default")

@@ -1,0 +1,82 @@
+# Copyright: (c) 2026, kubenode.datapath contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From which of its IPv6 addresses a node sends, and at which it takes what comes.
+
+A node of flannel has the address of its tunnel as the anycast address of its bridge, too, as the node forwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, trace_backend
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Way
+from lab import network
+from lab.machine import Machine
+from lab.network import Connection
+
+from .._audit.layouts import FAR, PORT, REMOTE_POD, Calico, Layout, Vxlan
+from .._audit.mutation_trials import snapshot_of
+from . import random_nodes
+
+ANYCAST = "fd00:60::"
+
+
+class Node(NamedTuple):
+    machines: Mapping[str, Machine]
+    listeners: Any
+    snapshot: dict[str, Any]
+
+    def passes(self, connection: Connection) -> bool:
+        return connection in network.Exchange(self.machines, self.listeners, [connection]).complete
+
+    def trace(self, connection: Connection) -> Way:
+        question = trace_backend.Question(self.snapshot, entrance.packet(connection.packet, self.snapshot), {})
+        return trace_backend.in_one_world(question, random_nodes.run).way
+
+
+@contextmanager
+def _built(layout: Layout, *words: str) -> Iterator[Node]:
+    with network.built(layout) as machines, network.listening(machines) as listeners:
+        if words:
+            machines["node"].run([*words])
+        yield Node(machines, listeners, snapshot_of(layout, machines))
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with _built(Vxlan()) as node:
+        yield node
+
+
+def test_an_answer_to_an_anycast_address_arrives(node: Node) -> None:
+    connection = Connection("node", "", REMOTE_POD[6], PORT, "")
+    assert node.passes(connection)
+    way = node.trace(connection)
+    assert way.met.frame and way.met.frame.packet.source.hex().startswith("fd000060") and way.is_well(True), way.reason
+
+
+def test_a_new_connection_by_the_bridge_is_dropped_and_one_by_the_tunnel_arrives(node: Node) -> None:
+    """Each has its own route to the address, and the kernel takes that of the link by which the packet comes in."""
+    of_pod = Connection("pod1", "fd00:60::5", ANYCAST, PORT, "veth1")
+    assert not node.passes(of_pod) and node.passes(of_pod._replace(destination="fd00:60::1"))
+    way = node.trace(of_pod)
+    assert (way.verdict, str(way.culprit and way.culprit.text)) == ("dropped", f"{ANYCAST} dev cni0 anycast")
+    of_remote = Connection("pod3", REMOTE_POD[6], ANYCAST, PORT, "flannel-v6.1")
+    assert node.passes(of_remote) and node.trace(of_remote).is_well(True)
+
+
+def test_a_node_without_a_global_address_sends_from_a_link_local_one() -> None:
+    """A pod answers it on the link, even if the gateway of its default route is gone, and no router does."""
+    with _built(Calico(), "ip", "addr", "del", "2001:db8:5::11/64", "dev", "eth0") as node:
+        to_pod = Connection("node", "", "fd00:60::5", PORT, "")
+        to_outside = to_pod._replace(destination=FAR["eth0"][6])
+        assert (node.passes(to_pod), node.passes(to_outside)) == (True, False)
+        assert node.trace(to_pod).is_well(True)
+        way = node.trace(to_outside)
+        assert way.reply and way.reply.verdict == "dropped" and "no address of ipv6 on eth0" in way.reason, way.reason
