@@ -206,15 +206,25 @@ def states(source: Source) -> Iterator[Mutation]:
             yield Mutation("state", name, f"{link} down", f"ip link set {link} down", [[link]])
 
 
+# Edits the rules as they are, which other changes may have altered since this one was drawn. Reads the old line and the new one.
+EDIT = """
+IFS= read -r OLD; IFS= read -r NEW; export OLD NEW
+{program}-save | awk '
+    $0 == ENVIRON["OLD"] && !found {{ found = 1; if (ENVIRON["NEW"] == "") next; $0 = ENVIRON["NEW"] }}
+    {{ print }}
+' | {program}-restore
+"""
+
+
 def firewall_rules(source: Source) -> Iterator[Mutation]:
     """Delete a rule of iptables, or give it another verdict or another target."""
     program = source[2].choice(IPTABLES)
     save = source[1]["node"].run_from_host([f"{program}-save"])
-    restore = f"{program}-restore"
+    edit = EDIT.format(program=program)
     for line in (line for line in save.splitlines() if line.startswith("-A ")):
         chain = line.split()[1]
         words = [[line], [chain], [line.rpartition(" -j ")[2].split()[0]]]
-        yield Mutation("iptables", "node", f"delete {line}", restore, words, save.replace(f"{line}\n", "", 1))
+        yield Mutation("iptables", "node", f"delete {line}", edit, words, f"{line}\n\n")
         for before, after in (
             ("-j ACCEPT", "-j DROP"),
             ("-j RETURN", "-j DROP"),
@@ -224,9 +234,7 @@ def firewall_rules(source: Source) -> Iterator[Mutation]:
             if before in line:
                 change = line.replace(before, after)
                 change = re.sub(r"(?<=-j ACCEPT).*", "", change)
-                yield Mutation(
-                    "iptables", "node", f"{line} -> {change}", restore, [*words, [change]], save.replace(line, change, 1)
-                )
+                yield Mutation("iptables", "node", f"{line} -> {change}", edit, [*words, [change]], f"{line}\n{change}\n")
 
 
 def nft_rules(source: Source) -> Iterator[Mutation]:

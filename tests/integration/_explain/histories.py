@@ -140,7 +140,6 @@ def _drawn(
                         break
                     innocent.append(change)
                     continue
-                # A change of iptables loads all of its rules, so that a second one would make the first undone.
                 is_apart = all(change.kind != each.kind for each in guilty)
                 if len(guilty) < counts[1] and is_apart and _is_of_packets(change):
                     guilty.append(change)
