@@ -199,8 +199,9 @@ def conclusion(
     first = explored.first
     keys = {fate(answer) for answer in explored.answers.values()}
     deciding = [name for name in explored.met if _decides(name, explored)]
-    undecided = (fact for name, fact in opened.items() if name not in deciding)
-    without = [fact.fact for fact in undecided if _may_decide(fact.fact, bool(fact.values), explored)]
+    undecided = ((name, fact) for name, fact in opened.items() if name not in deciding)
+    untried = explored.met if not explored.is_whole else ()  # some of their values, or these together
+    without = [fact.fact for name, fact in undecided if name in untried or _may_decide(fact.fact, bool(fact.values), explored)]
     entries = {name: _entry(opened[name], explored, evidence) for name in deciding}
     depends_on = [entries[name] for name in sorted(entries, key=lambda name: _weight(entries[name], explored, opened))]
     assumptions = assumed(explored, family)

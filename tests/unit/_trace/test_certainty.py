@@ -131,6 +131,7 @@ def test_there_is_an_end_to_the_worlds() -> None:
     jumps = tuple(("ip filter FORWARD", f"ip filter C{number}") for number in range(40))
     found, facts = explored(answer(jumps=jumps), *many)
     assert len(found.answers) == certainty.MOST_WORLDS and not found.is_whole
+    assert {fact.fact for fact in certainty.conclusion(found, facts, "ipv4").depends_on} == {*facts}, "each may still decide"
     assert not certainty.conclusion(found, facts, "ipv4").certain
 
 
