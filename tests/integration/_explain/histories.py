@@ -32,14 +32,22 @@ from lab.machine import Machine
 from lab.network import Connection
 
 from .._audit import mutations
-from .._audit.layouts import LAYOUTS, Layout
+from .._audit.layouts import LAYOUTS, Layout, TwoUplinks, Vpn
 from .._audit.mutation_trials import snapshot_of
 from .._trace import random_nodes
 
 DUMP = os.environ.get("HISTORY", "")  # a file for the snapshots of the last history, and its packet
 FEWEST, MOST = 5, 50  # innocent changes
-MOST_GUILTY, ATTEMPTS = 3, 300
+MOST_GUILTY, ATTEMPTS = 3, 60
 EXACT, INNOCENT, MISSED, OPEN = "exact", "innocent named", "missed", "not known"
+# Two providers, each of which drops what has a source of the other one (BCP 38), as a cloud does: a reply by the other uplink is
+# no innocent one.
+SOURCE_CHECK = """
+sysctl -q -w net.ipv4.conf.up0.rp_filter=1 net.ipv4.conf.up1.rp_filter=1
+nft 'table ip6 providers { chain check {
+    type filter hook prerouting priority -150; iifname { up0, up1 } ip6 saddr != fe80::/10 fib saddr . iif oif missing drop
+}; }'
+"""
 
 
 class Guilty(NamedTuple):
@@ -94,6 +102,8 @@ def _built(
 ) -> Iterator[tuple[Layout, Mapping[str, Machine], Sequence[Any]]]:
     layout = LAYOUTS[name]()
     with network.built(layout) as machines, network.listening(machines) as listeners:
+        if isinstance(layout, (TwoUplinks, Vpn)):
+            machines["world"].run(["sh", "-ec", SOURCE_CHECK])
         for change in changes:
             change.apply(machines)
         yield layout, machines, listeners
@@ -116,8 +126,8 @@ def _is_of_packets(change: mutations.Mutation) -> bool:
 def _drawn(
     name: str, connection: Connection, counts: tuple[int, int], chance: random.Random
 ) -> tuple[Sequence[mutations.Mutation], Sequence[Guilty]]:
-    """Draw innocent and guilty changes, as many as are wanted of each; each guilty one ends the connection beside all innocent
-    ones.
+    """Draw innocent and guilty changes, as many as are wanted of each, or as are found in some attempts; each guilty one ends the
+    connection beside all innocent ones.
     """
     innocent: list[mutations.Mutation] = []
     guilty: list[mutations.Mutation] = []
@@ -144,6 +154,8 @@ def _drawn(
                 if len(guilty) < counts[1] and is_apart and _is_of_packets(change):
                     guilty.append(change)
                 break
+    else:
+        proved = [*_proved(name, connection, innocent, guilty)]
     return innocent, proved
 
 
