@@ -137,7 +137,7 @@ class Exchange:
         isolated.tell("send packets")
         self._of_node = len(self._assumed)  # what is assumed of the node, whatever is sent
         self._packet, self._wants_reply = packets[0], True
-        self._far_ends = FarEnds(isolated.packets, self._drawn.names, self._topology.neighbour, quiet)
+        self._far_ends = FarEnds(isolated.packets, self._drawn.names, self._topology.answer, quiet)
         self._announced: list[Assumption] = []  # of the last packet
         self._by_chance: set[Place] = set()  # chains that chose by chance, for it, too
         self._probability, self._is_in_turn, self._is_unsure = 1.0, False, False

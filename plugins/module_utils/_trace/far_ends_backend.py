@@ -41,21 +41,22 @@ BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as m
 class FarEnds:
     """packets: a packet socket in the world. names: links by index, which is the same in the world.
 
-    neighbour: returns the MAC address that answers on a link for an address; None if none does. quiet: looks without a sign of
-    the packet after which its way is over; 0 for the first sign that explains how it ends, after which a copy may come.
+    answer: returns the MAC address that answers a request on a link, None if none does, and that to which the answer is sent.
+    quiet: looks without a sign of the packet after which its way is over; 0 for the first sign that explains how it ends, after
+    which a copy may come.
     """
 
     def __init__(
         self,
         packets: socket.socket,
         names: t.Mapping[int, str],
-        neighbour: t.Callable[[str, bytes], bytes | None],
+        answer: t.Callable[[str, Request], tuple[bytes | None, bytes]],
         quiet: int = QUIET,
     ) -> None:
         self._packets, self._quiet = packets, quiet
         self._names = names
         self._indexes = {name: index for index, name in names.items()}
-        self._neighbour = neighbour
+        self._answer = answer
         self._trace = wire.open_socket(wire.NETFILTER)
         for sock in (self._packets, self._trace):
             with contextlib.suppress(OSError):  # without root the usual size must suffice
@@ -143,10 +144,10 @@ class FarEnds:
             count += 1
             received = frame.read(data)
             if isinstance(received, Request):
-                mac = self._neighbour(link, received.target)
-                solicitations.append(Solicitation(link, received, mac is not None))
+                mac, to = self._answer(link, received)
+                solicitations.append(Solicitation(link, received, mac is not None and to == received.mac))
                 if mac is not None:
-                    self._write(link, frame.answer(received, mac))
+                    self._write(link, frame.answer(received, mac, to))
             elif isinstance(received, Resolution):
                 self._resolved[link, received.target] = received.mac
             elif received:

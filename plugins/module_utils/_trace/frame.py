@@ -205,16 +205,16 @@ def requests(request: Request, mac: bytes) -> list[bytes]:
     return [ETHERNET.pack(to, request.mac, IP6) + header + data for to in (b"\x33\x33" + group[-4:], mac)]
 
 
-def answer(request: Request, mac: bytes) -> bytes:
-    """Return the frame that answers a request for a MAC address."""
+def answer(request: Request, mac: bytes, to: bytes) -> bytes:
+    """Return the frame that answers a request for a MAC address. to: the MAC address to which it is sent."""
     if len(request.target) == 4:
         body = ARP_PACKET.pack(1, IP, 6, 4, 2, mac, request.target, request.mac, request.sender)
-        return ETHERNET.pack(request.mac, mac, ARP) + body
+        return ETHERNET.pack(to, mac, ARP) + body
     data = struct.pack("!BBHI", ADVERTISEMENT, 0, 0, SOLICITED_OVERRIDE) + request.target + bytes([TARGET_MAC, 1]) + mac
     answering = Packet(request.target, request.sender, ICMPV6)
     data = _with_checksum(answering, data, 2)
     header = IPV6_HEADER.pack(6 << 28, len(data), ICMPV6, 255, request.target, request.sender)
-    return ETHERNET.pack(request.mac, mac, IP6) + header + data
+    return ETHERNET.pack(to, mac, IP6) + header + data
 
 
 def is_group(mac: bytes) -> bool:

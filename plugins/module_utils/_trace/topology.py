@@ -21,9 +21,9 @@ from .._twin.blueprint import LOOPBACK, WORLD_MAC, Blueprint
 from .._twin.reachable import packed
 from .._twin.substitutions import NEIGHBOR, replaced
 from .culprit import DOWN, NO_CARRIER, Link
-from .frame import Frame, is_group
+from .frame import Frame, Request, is_group
 from .lookup import Query, Tables, shown_rule
-from .packet import Packet
+from .packet import ICMPV6, Packet
 
 _OVERLAY = re.compile(r"flannel\S*|vxlan\S*|cilium_vxlan")  # by which a node reaches the pods of others
 ENDLESS = ("dummy", "ifb")  # kinds of links behind which there is nothing
@@ -298,6 +298,21 @@ class Topology:
         return next(
             (f"{network} dev {name}" for network, name in every if host.version == network.version and host in network), ""
         )
+
+    def answer(self, link: str, request: Request) -> tuple[bytes | None, bytes]:
+        """Return the MAC address that answers a request on a link, None if none does, and that to which the answer is sent."""
+        misled = self.misled(link, request)
+        return self.neighbour(link, request.target), misled.mac if misled else request.mac
+
+    def misled(self, link: str, request: Request) -> Departure | None:
+        """Return how a pod sends its answer to another MAC address than that of who asks; None if it does not, as with ARP.
+
+        An advertisement of IPv6 goes to the pod's own neighbour (net/ipv6/ndisc.c), and a request changes no permanent one.
+        """
+        if len(request.sender) != 16 or not any(request.sender):
+            return None
+        departure = self.pod_sides.departure(Packet(request.target, request.sender, ICMPV6), link)
+        return departure if departure and departure.is_permanent and departure.mac != request.mac else None
 
     def neighbour(self, link: str, address: bytes) -> bytes | None:
         """Return the MAC address that answers on a link for an address; None if none does."""

@@ -710,6 +710,11 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
                 if route and leads_astray(route, query.destination, neighbor.link, scene):
                     return f"{route} leads to {neighbor.link}, by whose bridge the answer about its MAC address comes in.", route
                 continue
+            misled = scene.topology.misled(solicitation.link, solicitation.request)
+            if misled:
+                its = Neighbor(solicitation.link, fields.show(misled.gateway), misled.mac.hex(":"))
+                reason = f"The pod at {its.link} sends its MAC address to {its.mac}, its neighbour for {its.address}"
+                return f"{reason}, when the node asks for {neighbor.address}.", its
             near = scene.topology.pod_link(solicitation.request.target)
             is_answer = solicitation.request.target == observation.sent.source
             near_query = query.answered if is_answer else query._replace(destination=solicitation.request.target)

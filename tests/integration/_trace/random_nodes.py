@@ -317,7 +317,7 @@ def _through(isolated: Isolated, node: Node) -> dict[str, Any]:
         done = run(argv, text) if text else None
         assert done is None or not done.rc, f"{argv} {done.stderr}\n{text}"
     names = {link.number: link.name for link in links}
-    far_ends = FarEnds(isolated.packets, names, lambda link, _address: bytes([6, 0xDD, 0, 0, 0, len(link)]))
+    far_ends = FarEnds(isolated.packets, names, lambda link, asked: (bytes([6, 0xDD, 0, 0, 0, len(link)]), asked.mac))
     sent = model.from_options(node.packet)
     own = next(link for link in links if link.name == sent.interface)
     macs = _macs(sent, own, links)

@@ -20,7 +20,7 @@ from lab import network
 from lab.machine import Machine
 from lab.network import Connection
 
-from .._audit.layouts import FAR, PORT, REMOTE_POD, Calico, Layout, Vxlan
+from .._audit.layouts import FAR, PORT, REMOTE_POD, Bridge, Calico, Layout, Vxlan
 from .._audit.mutation_trials import snapshot_of
 from . import random_nodes
 
@@ -41,10 +41,10 @@ class Node(NamedTuple):
 
 
 @contextmanager
-def _built(layout: Layout, *words: str) -> Iterator[Node]:
+def _built(layout: Layout, words: str = "", machine: str = "node") -> Iterator[Node]:
     with network.built(layout) as machines, network.listening(machines) as listeners:
         if words:
-            machines["node"].run([*words])
+            machines[machine].run(words.split())
         yield Node(machines, listeners, snapshot_of(layout, machines))
 
 
@@ -73,10 +73,20 @@ def test_a_new_connection_by_the_bridge_is_dropped_and_one_by_the_tunnel_arrives
 
 def test_a_node_without_a_global_address_sends_from_a_link_local_one() -> None:
     """A pod answers it on the link, even if the gateway of its default route is gone, and no router does."""
-    with _built(Calico(), "ip", "addr", "del", "2001:db8:5::11/64", "dev", "eth0") as node:
+    with _built(Calico(), "ip addr del 2001:db8:5::11/64 dev eth0") as node:
         to_pod = Connection("node", "", "fd00:60::5", PORT, "")
         to_outside = to_pod._replace(destination=FAR["eth0"][6])
         assert (node.passes(to_pod), node.passes(to_outside)) == (True, False)
         assert node.trace(to_pod).is_well(True)
         way = node.trace(to_outside)
         assert way.reply and way.reply.verdict == "dropped" and "no address of ipv6 on eth0" in way.reason, way.reason
+
+
+def test_a_pod_sends_its_mac_address_by_its_own_neighbour() -> None:
+    """An answer of ARP goes to the MAC address of who asks, and one of IPv6 to the neighbour that the pod has for it."""
+    wrong = "ip neigh replace fd00:60::1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent"
+    with _built(Bridge(), wrong, "pod2") as node:
+        connection = Connection("node", "", "fd00:60::6", PORT, "")
+        assert not node.passes(connection)
+        way = node.trace(connection)
+        assert str(way.culprit and way.culprit.text) == "fd00:60::1 dev veth2 lladdr 02:00:00:00:00:99", way.reason
