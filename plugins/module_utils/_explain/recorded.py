@@ -13,7 +13,7 @@ from .._core.errors import Invalid
 from .._core.form import FIELDS, LINE, NUMBER, Form
 from .._ruleset.ruleset import LEGACY
 from .._snapshot import values
-from .._snapshot.snapshot import Origin
+from .._snapshot.snapshot import NODE, Origin
 from .._snapshot.values import Entry
 from .._twin import snapshot_form
 from . import node_objects
@@ -115,7 +115,8 @@ def earlier(snapshot: Entry) -> tuple[Entry, list[str]]:
         else:
             program = f" by {record.program}" if record.program else ""
             notes[f"{record.text.rstrip(',')} was {record.verb}{program}, and {UNKNOWN}."] = None
-    return snapshot, [*notes]
+    origin = Origin.of(snapshot)._replace(time="")  # before the first change, and not when the whole was read
+    return {**snapshot, **({NODE: origin._asdict()} if NODE in snapshot else {})}, [*notes]
 
 
 def _undone(subset: str, snapshot: Entry, record: Record) -> t.Any:
