@@ -240,11 +240,12 @@ import os, signal
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 def interrupt(): os.kill(os.getpid(), signal.SIGINT)
 HOOK
+def say(text): os.write(1, text.encode() + b"\\n")  # in one piece
 try:
-    child = process.fork(lambda: print("works", flush=True))
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    child = process.fork(lambda: say("works"))
+    say(str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
 except KeyboardInterrupt:
-    print("interrupted")
+    say("interrupted")
 """
 
 
