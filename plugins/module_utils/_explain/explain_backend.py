@@ -88,7 +88,7 @@ class _Trial(t.NamedTuple):
         if not self.is_well() or self.beyond(earlier):
             return LOST
         sides = self.answer.every_way, earlier.answer.every_way
-        return max(min(_astray(a, b) for b in others) for ways, others in (sides, sides[::-1]) for a in ways)
+        return max(min(_astray(a, b) for b in right) for left, right in (sides, sides[::-1]) for a in left)
 
     def beyond(self, earlier: _Trial) -> str:
         """Return what becomes of the packet since, where the node itself does not stop it; empty if nothing that it was not."""

@@ -149,8 +149,7 @@ class Topology:
                 self.known_macs[place] = blueprint.mac_bytes(neighbour.mac)
         self._full = {size for size in (4, 16) if _has_full_table(snapshot, size)}
         routes = snapshot.routes or ()
-        self._to_pods = pod_links.pod_links(snapshot.links, routes)
-        self._uplinks = pod_links.uplinks(routes) - self._to_pods
+        self._to_pods, self._uplinks = pod_links.divided(snapshot.links, routes)
         self._usual = pod_links.uplinks(route for route in routes if route.table == MAIN) - self._to_pods
         self._networks = {name: pod_links.networks(link) for name, link in self.links.items()}
         self._clouds = self._uplinks | {route.dev for route in routes if self._is_by_near_gateway(route)}

@@ -37,7 +37,17 @@ def is_point_to_point(link: Link) -> bool:
 
 
 def pod_links(links: t.Iterable[Link], routes: t.Iterable[Route]) -> set[str]:
-    """Return the names of the links at whose other end is a pod, a virtual machine, or another network namespace of the node.
+    """Return the names of the links at whose other end is a pod, a virtual machine, or another network namespace of the node."""
+    return divided(links, routes)[0]
+
+
+def outer_links(links: t.Iterable[Link], routes: t.Iterable[Route]) -> set[str]:
+    """Return the names of the links by which a default route of any table leads out of the node, and not to a pod."""
+    return divided(links, routes)[1]
+
+
+def divided(links: t.Iterable[Link], routes: t.Iterable[Route]) -> tuple[set[str], set[str]]:
+    """Return what pod_links() and outer_links() return.
 
     A network interface of a node that runs in a container is a veth, too. It has an address in a network, the name of an
     interface, or a default route. Beside another network interface with one, the route leads to a pod that is a gateway.
@@ -45,12 +55,8 @@ def pod_links(links: t.Iterable[Link], routes: t.Iterable[Route]) -> set[str]:
     links, outside = [*links], uplinks(routes)
     ends = {link.name for link in links if is_machine(link) and not networks(link) and not has_interface_name(link.name)}
     has_another = any(link.name in outside - ends and not is_point_to_point(link) for link in links)
-    return ends if has_another else ends - outside
-
-
-def outer_links(links: t.Sequence[Link], routes: t.Sequence[Route]) -> set[str]:
-    """Return the names of the links by which a default route of any table leads out of the node, and not to a pod."""
-    return uplinks(routes) - pod_links(links, routes)
+    pods = ends if has_another else ends - outside
+    return pods, outside - pods
 
 
 def by_namespace(links: t.Sequence[Link], routes: t.Iterable[Route]) -> dict[str, list[Link]]:
