@@ -121,19 +121,32 @@ def _needed(
     return cause
 
 
+def _required(cause: Changes, innocent: Changes, harm: t.Callable[[Changes], int]) -> Changes:
+    """Return a cause without the changes that close a detour which something innocent closes as well.
+
+    Those remain that do harm beside what is innocent, or without which the rest of the cause does less.
+    """
+    worst = harm(innocent | cause)
+    required = frozenset(
+        change for change in sorted(cause) if harm(innocent | {change}) or harm(innocent | cause - {change}) < worst
+    )
+    return cause if harm(innocent | cause - required) else required
+
+
 def guilty(changes: Changes, fate: t.Callable[[Changes], t.Hashable], harm: t.Callable[[Changes], int]) -> Changes | None:
     """Return the changes that are the cause of a fate: one after the other, as one may stop what another one would stop, too.
 
     fate: what becomes of the packet with some changes. harm: how bad that is; 0 if it is as it was without any. None if there are
     too many causes.
     """
-    found: Changes = frozenset()
+    causes: list[Changes] = []
     for _cause in range(MOST_CAUSES):
-        remaining = changes - found
+        remaining = changes.difference(*causes)
         if not harm(remaining):
-            return found
+            required = (_required(cause, remaining, harm) if len(cause) > 1 else cause for cause in causes)
+            return frozenset[Change]().union(*required)
         if not remaining:
             return None
         cause = least(remaining, functools.partial(_ends_as, fate, fate(remaining)))
-        found |= _needed(cause, remaining, fate, harm)
+        causes.append(_needed(cause, remaining, fate, harm))
     return None

@@ -75,6 +75,17 @@ def test_a_change_that_a_loss_meets_only_beside_another_loss_is_not_guilty() -> 
     assert _guilty(changes, fate) == {address.text, link.text}
 
 
+def test_a_change_that_closes_a_detour_which_another_one_closes_too_is_not_guilty() -> None:
+    gateway, detour, guilty = changes = _changes(3)
+
+    def fate(part: Changes) -> str:
+        return (
+            WELL if guilty not in part or part.isdisjoint({gateway, detour}) else "no detour" if detour in part else "no gateway"
+        )
+
+    assert _guilty(changes, fate) == {guilty.text}
+
+
 def test_a_change_with_which_the_packet_arrives_from_another_source_is_not_guilty() -> None:
     """It alters the fate of the lost packet, too, and of the one that arrives without the guilty change."""
     source, guilty = changes = _changes(2)
