@@ -40,6 +40,12 @@ DUMP = os.environ.get("HISTORY", "")  # a file for the snapshots of the last his
 FEWEST, MOST = 5, 50  # innocent changes
 MOST_GUILTY, ATTEMPTS = 3, 60
 EXACT, INNOCENT, MISSED, OPEN = "exact", "innocent named", "missed", "not known"
+# A router forwards no packet that has a link-local source (RFC 4291, 2.5.6). The far end is the router here, and would answer.
+LINK_LOCAL = """
+nft 'table ip6 router { chain forward {
+    type filter hook prerouting priority -150; meta l4proto { tcp, udp } ip6 saddr fe80::/10 ip6 daddr 2000::/3 drop
+}; }'
+"""
 # Two providers, each of which drops what has a source of the other one (BCP 38), as a cloud does: a reply by the other uplink is
 # no innocent one.
 SOURCE_CHECK = """
@@ -102,8 +108,7 @@ def _built(
 ) -> Iterator[tuple[Layout, Mapping[str, Machine], Sequence[Any]]]:
     layout = LAYOUTS[name]()
     with network.built(layout) as machines, network.listening(machines) as listeners:
-        if isinstance(layout, (TwoUplinks, Vpn)):
-            machines["world"].run(["sh", "-ec", SOURCE_CHECK])
+        machines["world"].run(["sh", "-ec", LINK_LOCAL + (SOURCE_CHECK if isinstance(layout, (TwoUplinks, Vpn)) else "")])
         for change in changes:
             change.apply(machines)
         yield layout, machines, listeners
