@@ -28,7 +28,7 @@ import typing as t
 
 from .._core.errors import Failure
 from .._netlink.attributes import HEADER
-from .._systemd.boot_unit import REHEARSE
+from .._systemd.program_words import REHEARSE
 from . import listener_backend, policy_unit
 from .change_event import KERNEL, RULE_REMOVED, ChangeEvent, Dependencies, EventFilter
 from .listener_backend import Notifications, WatchedFile, notify, versions

@@ -33,7 +33,7 @@ from .._routing.policy import Policy
 from .._routing.route import Route
 from .._routing.routing_backend import Netlink
 from .._routing.rule import Rule
-from .._systemd.boot_unit import LACKS_LIBRARY
+from .._systemd.program_words import LACKS_LIBRARY
 from . import listener_backend, readiness
 from .change_event import Dependencies, route_key, rule_key
 

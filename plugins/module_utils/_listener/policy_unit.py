@@ -9,7 +9,8 @@ from __future__ import annotations
 import typing as t
 
 from .._kubelet import kubelet_units
-from .._systemd.boot_unit import REHEARSE, BootUnit, isolated
+from .._systemd.boot_unit import BootUnit, isolated
+from .._systemd.program_words import REHEARSE
 
 
 def name(protocol: int) -> str:

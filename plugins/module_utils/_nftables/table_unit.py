@@ -9,12 +9,12 @@ from __future__ import annotations
 import typing as t
 
 from .._kubelet import kubelet_units
-from .._systemd.boot_unit import REHEARSE, BootUnit, isolated
+from .._systemd.boot_unit import BootUnit, isolated
+from .._systemd.program_words import NO, REHEARSE
 
 # Seconds that a boot program has to find out whether the node has IPv6. kubelet waits for it that long at most.
 DEADLINES = {"imds": 60, "address": 30}
 AGAIN = 120  # seconds after which a unit that the condition has skipped asks again
-NO = 77  # the boot program's exit status on a node without IPv6; no shell and no Python exits with it by itself
 
 
 class BootCondition(t.NamedTuple):

@@ -21,9 +21,8 @@ import typing as t
 
 from .._cloud import imds_backend
 from .._core.errors import DatapathError
-from .._nftables.table_unit import NO
 from .._platform import kernel
-from .._systemd.boot_unit import REHEARSE
+from .._systemd.program_words import NO, REHEARSE
 from . import ipv6_backend
 
 YES, UNKNOWN = 0, 255

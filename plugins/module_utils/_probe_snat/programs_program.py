@@ -17,7 +17,7 @@ import sys
 import typing as t
 
 from .._core.errors import Failure
-from .._systemd.boot_unit import REHEARSE
+from .._systemd.program_words import REHEARSE
 from . import programs_unit
 from .probe_programs import SetPrograms
 

@@ -12,7 +12,8 @@ import typing as t
 
 from .._core.errors import Failure
 from .._kubelet import kubelet_units
-from .._systemd.boot_unit import REHEARSE, WATCH, BootUnit, isolated
+from .._systemd.boot_unit import BootUnit, isolated
+from .._systemd.program_words import REHEARSE, WATCH
 from .probe_table import Probe
 
 

@@ -34,9 +34,6 @@ class BootUnit(t.NamedTuple):
 
 # -I ignores the environment and the user's packages, -S the node's packages; -B writes no compiled files.
 ISOLATED = ("-I", "-S", "-B")
-WATCH = "watch"  # the first argument of a boot program that stays
-REHEARSE = "rehearse"  # a boot program's first argument for: try what is needed, and change nothing
-LACKS_LIBRARY = 76  # the exit status of a rehearsal if a library that the program needs is missing
 
 
 def isolated(python: str, program: str, *arguments: str) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ from .._core.errors import Failure
 from .._core.plan import UndoBackend
 from .._platform import kernel, process
 from . import unit_files
-from .boot_unit import LACKS_LIBRARY, BootUnit, UnitState, UnitVerdict
+from .boot_unit import BootUnit, UnitState, UnitVerdict
+from .program_words import LACKS_LIBRARY
 
 if t.TYPE_CHECKING:
     from .boot_order import BootOrder
