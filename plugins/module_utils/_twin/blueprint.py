@@ -26,6 +26,7 @@ from .._ruleset.ruleset import LEGACY
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.entries import SETTINGS
+from .._snapshot.open_facts import ROUTES
 from .._snapshot.settings import LINK, NODE, Settings
 from .._snapshot.values import (
     ETHERNET,
@@ -80,12 +81,12 @@ _OF_LINK = re.compile(r"net/(ipv4|ipv6)/conf/([^/]+)/(\w+)")
 class Blueprint(t.NamedTuple):
     """What has to be built.
 
-    links: in the node's order, and each bridge before its ports. names: of all links by index. settings: path below /proc/sys
-    and value, in the order of writing. addresses: lines for ``ip -batch``, with those for ports of bridges. rules, neighbours:
-    such lines, each with the rule that it adds, if it adds one, or with the neighbour's address. routes: those that the twin must
-    have in the end. restores: program and text. hooks: of tables that both backends of iptables have. ruleset: nft's JSON
-    objects. ruleset_text: the same as text. servers: addresses of IPVS by family of nft. sizes: of the sets. notes: what is
-    different in the twin.
+    links: in the node's order, and each bridge before its ports. names: of all links by index. settings: path below /proc/sys and
+    value, in the order of writing. addresses: lines for ``ip -batch``, with those for ports of bridges. rules, neighbours: such
+    lines, each with the rule that it adds, if it adds one, or with the neighbour's address. routes: those that the twin must have
+    in the end. tables: family and number of those that have no other routes. restores: program and text. hooks: of tables that
+    both backends of iptables have. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by
+    family of nft. sizes: of the sets. notes: what is different in the twin.
     """
 
     links: list[NewLink]
@@ -95,6 +96,7 @@ class Blueprint(t.NamedTuple):
     rules: list[tuple[str, rule.Rule | None]]
     neighbours: list[tuple[str, bytes]]
     routes: list[tuple[route.Route, str]]
+    tables: frozenset[tuple[int, int]]
     restores: list[tuple[str, str]]
     hooks: list[legacy_half.Hook]
     ruleset: t.Sequence[Entry]
@@ -136,6 +138,7 @@ def draw(snapshot: Snapshot) -> Blueprint:
         list(_rules(snapshot.rules, separate, notes)),
         list(_neighbours(snapshot.neighbors)),
         desired,
+        frozenset([*((parsed.family, parsed.table) for parsed, _protocol in desired), *_tables(snapshot, separate)]),
         list(_restores(snapshot, sizes, hooks, notes)),
         hooks,
         objects,
@@ -389,6 +392,17 @@ def _parsed_routes(given: t.Sequence[Route]) -> tuple[list[tuple[route.Route, st
             except Invalid as error:
                 notes.append(gap(f"A route is not in the twin: {error}.", lacking.by_route(each)))
     return parsed, notes
+
+
+def _tables(snapshot: Snapshot, separate: t.Iterable[vrfs.Vrf]) -> t.Iterator[tuple[int, int]]:
+    """Yield the tables in which the kernel puts the networks of addresses. Such a table may be empty.
+
+    A snapshot that has the routes of own addresses has those of these tables, too.
+    """
+    if any(entry.fact.fact.partition(":")[0] == ROUTES for entry in snapshot.open or ()):
+        return
+    for family in {each.family for each in snapshot.routes or () if _is_kernels(each)}:
+        yield from ((fields.FAMILIES[family], number) for number in (rt_names.MAIN, *(vrf.table for vrf in separate)))
 
 
 def _is_kernels(given: Route) -> bool:

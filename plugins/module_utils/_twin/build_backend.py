@@ -389,11 +389,10 @@ def _add_routes(run: process.Runner, drawn: Blueprint, notes: list[Assumption]) 
     )
     failed = _ip(run, [blueprint.route_line(route, desired[route]) for route in lacking], [])
     _ip(run, [f"{line} onlink" if " via " in line and " onlink" not in line else line for line in failed], notes)
-    tables = {(route.family, route.table) for route in desired}
     surplus = [
         route
         for route in current
-        if (route.family, route.table) in tables and route.table != LOCAL_TABLE and route not in desired
+        if (route.family, route.table) in drawn.tables and route.table != LOCAL_TABLE and route not in desired
         and not any(route.is_like(other) for other in desired)
     ]  # fmt: skip
     _ip(run, [blueprint.route_line(route, "").replace(" append ", " del ", 1) for route in surplus], notes)

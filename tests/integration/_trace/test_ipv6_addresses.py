@@ -8,49 +8,21 @@ A node of flannel has the address of its tunnel as the anycast address of its br
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 import pytest
 
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, trace_backend
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import Way
-from lab import network
-from lab.machine import Machine
 from lab.network import Connection
 
-from .._audit.layouts import FAR, PORT, REMOTE_POD, Bridge, Calico, Layout, Vxlan
-from .._audit.mutation_trials import snapshot_of
-from . import random_nodes
+from .._audit.layouts import FAR, PORT, REMOTE_POD, Bridge, Calico, Vxlan
+from .built_node import Node, built
 
 ANYCAST = "fd00:60::"
 
 
-class Node(NamedTuple):
-    machines: Mapping[str, Machine]
-    listeners: Any
-    snapshot: dict[str, Any]
-
-    def passes(self, connection: Connection) -> bool:
-        return connection in network.Exchange(self.machines, self.listeners, [connection]).complete
-
-    def trace(self, connection: Connection) -> Way:
-        question = trace_backend.Question(self.snapshot, entrance.packet(connection.packet, self.snapshot), {})
-        return trace_backend.in_one_world(question, random_nodes.run).way
-
-
-@contextmanager
-def _built(layout: Layout, words: str = "", machine: str = "node") -> Iterator[Node]:
-    with network.built(layout) as machines, network.listening(machines) as listeners:
-        if words:
-            machines[machine].run(words.split())
-        yield Node(machines, listeners, snapshot_of(layout, machines))
-
-
 @pytest.fixture(scope="module")
 def node() -> Iterator[Node]:
-    with _built(Vxlan()) as node:
+    with built(Vxlan()) as node:
         yield node
 
 
@@ -73,7 +45,7 @@ def test_a_new_connection_by_the_bridge_is_dropped_and_one_by_the_tunnel_arrives
 
 def test_a_node_without_a_global_address_sends_from_a_link_local_one() -> None:
     """A pod answers it on the link, even if the gateway of its default route is gone, and no router does."""
-    with _built(Calico(), "ip addr del 2001:db8:5::11/64 dev eth0") as node:
+    with built(Calico(), "ip addr del 2001:db8:5::11/64 dev eth0") as node:
         to_pod = Connection("node", "", "fd00:60::5", PORT, "")
         to_outside = to_pod._replace(destination=FAR["eth0"][6])
         assert (node.passes(to_pod), node.passes(to_outside)) == (True, False)
@@ -85,7 +57,7 @@ def test_a_node_without_a_global_address_sends_from_a_link_local_one() -> None:
 def test_a_pod_sends_its_mac_address_by_its_own_neighbour() -> None:
     """An answer of ARP goes to the MAC address of who asks, and one of IPv6 to the neighbour that the pod has for it."""
     wrong = "ip neigh replace fd00:60::1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent"
-    with _built(Bridge(), wrong, "pod2") as node:
+    with built(Bridge(), wrong, "pod2") as node:
         connection = Connection("node", "", "fd00:60::6", PORT, "")
         assert not node.passes(connection)
         way = node.trace(connection)
