@@ -21,6 +21,7 @@ from .._snapshot.values import Entry
 from .._trace import certainty, changes_backend, culprit, trace_backend
 from .._trace.answer import FORWARDED, Answer, Way
 from .._trace.packet import TCP, Packet
+from .._trace.topology import OUTSIDE_KINDS
 from .._twin import isolation_backend, snapshot_form
 from .._twin.work_backend import GUARD
 from . import explanation, node_objects, recorded
@@ -66,26 +67,44 @@ class _Trial(t.NamedTuple):
     """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and no program listens.
 
     bare: the links by which the packet leaves to a gateway that is in no network of theirs, or by which it came in and its reply
-    leaves so. The kernel took the route while the link had an address there, to which the gateway sends what comes in.
+    leaves so. The kernel took the route while the link had an address there, to which the gateway sends what comes in. tunnels:
+    the links of tunnels by which it leaves. untunnelled: the others by which it leaves from an address that is not the node's.
     """
 
     answer: Answer
     refused: frozenset[str]
     bare: frozenset[str]
+    tunnels: frozenset[str]
+    untunnelled: frozenset[str]
 
     @classmethod
     def of(cls, question: trace_backend.Question, run: process.Runner) -> _Trial:
         """Raises DatapathError."""
         answer = trace_backend.in_one_world(question, run)
         left = answer.left if question.packet.protocol == TCP else ()
-        return cls(answer, frozenset(_refusals(left, question.snapshot)), frozenset(_bare(answer, question.snapshot)))
+        refused, bare = frozenset(_refusals(left, question.snapshot)), frozenset(_bare(answer, question.snapshot))
+        links = {each.name: each for each in values.links(question.snapshot)}
+        hosts = {address.host for link in links.values() for address in link.address_info}
+        tunnels, untunnelled = set[str](), set[str]()
+        for way in _forwarded(answer):
+            if links.get(way.interface, values.Link()).kind not in OUTSIDE_KINDS:
+                tunnels.add(way.interface)
+            elif way.met.frame and fields.show(way.met.frame.packet.source) not in hosts:
+                untunnelled.add(way.interface)
+        return cls(answer, refused, bare, frozenset(tunnels), frozenset(untunnelled))
 
     def is_well(self) -> bool:
         return _is_well(self.answer)
 
     def harm(self, earlier: _Trial) -> int:
-        """Return 0 if the packet arrives as it did before, 1 if it or its reply leaves by another link, and LOST."""
-        if not self.is_well() or self.beyond(earlier):
+        """Return 0 if the packet arrives as it did before, 1 if it or its reply leaves by another link, and LOST.
+
+        A packet that leaves by a link to which its source does not belong counts as lost, as most providers drop it (BCP 38), and
+        so does one of a pod that leaves beside the tunnel by which it left: the network around it does not know the pods.
+        """
+        is_misplaced = bool(self.answer.caveats) and not earlier.answer.caveats
+        is_out_of_tunnel = earlier.tunnels - self.tunnels and self.untunnelled - earlier.untunnelled
+        if not self.is_well() or self.beyond(earlier) or is_misplaced or is_out_of_tunnel:
             return LOST
         sides = self.answer.every_way, earlier.answer.every_way
         return max(min(_astray(a, b) for b in right) for left, right in (sides, sides[::-1]) for a in left)
@@ -140,9 +159,7 @@ def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iter
 def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
     """Yield the links of a Trial. snapshot: says which gateways are meant to be on a link, as a twin has all of them there."""
     routes, links = values.routes(snapshot), {each.name: each for each in values.links(snapshot)}
-    directions = (direction for each in answer.every_way for direction in (each, _back(each)))
-    forwarded = [direction for direction in directions if direction and direction.verdict == FORWARDED]
-    hops = [hop for each in forwarded if each.met.route for hop in each.met.route.hops if hop.via]
+    hops = [hop for each in _forwarded(answer) if each.met.route for hop in each.met.route.hops if hop.via]
     for link, gateway in {(hop.dev, fields.show(hop.via)) for hop in hops if not fields.is_link_local(hop.via)}:
         of_link = [each for each in routes if each.dev == link]
         networks = [values.network(each.to) for each in of_link if not each.via]  # and of addresses, whose route may be gone
@@ -150,6 +167,12 @@ def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
         is_meant = any(each.is_onlink and each.via == gateway for each in of_link)
         if not is_meant and not any(node_objects.holds(network, gateway) for network in networks):
             yield link
+
+
+def _forwarded(answer: Answer) -> list[Way]:
+    """Return the ways by which the packet and its replies leave the node."""
+    directions = (direction for each in answer.every_way for direction in (each, _back(each)))
+    return [direction for direction in directions if direction and direction.verdict == FORWARDED]
 
 
 def _back(way: Way) -> Way | None:

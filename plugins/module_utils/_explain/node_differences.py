@@ -62,11 +62,15 @@ class Difference:
         return dict(self._part.between(applied))
 
     def _explained(self, before: t.Sequence[Value], after: t.Sequence[Value], kind: Kind, explains: Explains) -> list[Row]:
-        """Match objects, and note the commands for those that are gone because of a change of another one."""
+        """Match objects, and note the commands for those that are gone because of a change of another one.
+
+        One that was replaced is gone because of what its successor outlasts.
+        """
         rows = differences.matched(before, after, kind, explains)
         for number, row in enumerate(rows):
-            if row.before and row.after and _is_kernels(row.before) and not _is_kernels(row.after):
-                rows[number] = row._replace(ending=tuple(explains(row.before)))
+            if row.before and row.after and row.change:
+                lasting = () if _is_kernels(row.before) and not _is_kernels(row.after) else explains(row.after)
+                rows[number] = row._replace(ending=tuple(cause for cause in explains(row.before) if cause not in lasting))
             if row.change and row.before and not row.after and row.change != differences.removal(kind, row.before):
                 command = "" if _is_kernels(row.before) else kind.add(row.before)
                 self._further.setdefault(row.change, {}).update({command: None} if command else {})

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explana
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
 from lab import network
 
-from .._audit.layouts import Bridge, Calico, EniPolicyRouting, Layout, NftablesBridge, Tunnel, Vxlan
+from .._audit.layouts import Bridge, Calico, EniPolicyRouting, Layout, NftablesBridge, Tunnel, TwoUplinks, Vxlan
 from .._audit.mutation_trials import snapshot_of
 from .._trace import random_nodes
 from . import histories
@@ -134,6 +134,21 @@ def test_a_reply_that_leaves_elsewhere_is_guilty_beside_a_loss() -> None:
         "ip rule 300: from all to 10.60.1.5 blackhole is new",
         "ip rule 99: not from all fwmark 0x100000/0x100000 lookup 1 is gone",
     ]
+
+
+def test_what_stops_a_packet_that_already_leaves_from_a_foreign_source_is_innocent() -> None:
+    """The provider of eth0 drops what has the address of eth1, without which the node has none."""
+    line, gone = "tcp the node > [2001:db8:9::7]:8080", "2001:db8:5::11/64 dev eth0"
+    explained = _explained(TwoUplinks(), line, f"ip addr del {gone}", "ip link set eth1 down", INNOCENT[0])
+    assert [change.text for change in explained.guilty] == [f"address {gone} is gone"], explained.sentence
+
+
+def test_what_stops_a_pod_s_packet_beside_its_tunnel_is_innocent() -> None:
+    line = "tcp [fd00:60::6]:40000 > [fd00:60:0:2::5]:8080 in cali2"
+    stopped = ("ip -6 rule del priority 99", "sysctl -q -w net.ipv6.conf.eth0.disable_ipv6=1")
+    explained = _explained(Tunnel(), line, *stopped, INNOCENT[0])
+    texts = [change.text for change in explained.guilty]
+    assert texts == ["ip -6 rule 99: not from all fwmark 0x100000/0x100000 lookup 1 is gone"], explained.sentence
 
 
 def test_a_port_of_a_bridge_to_which_a_lost_frame_is_sent_too_is_innocent() -> None:

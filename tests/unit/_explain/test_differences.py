@@ -212,6 +212,15 @@ def test_a_network_that_another_route_replaced_is_gone_with_its_address() -> Non
     assert difference.between(frozenset(difference.changes))["routes"] == [blackhole]
 
 
+def test_a_default_route_by_another_link_replaced_one_that_is_gone_with_the_last_address() -> None:
+    bare, elsewhere = {**LINK, "addresses": []}, {**DEFAULT, "dev": "cali1", "via": ""}
+    difference = Difference(_links(LINK, routes=[DEFAULT]), _links(bare, routes=[elsewhere]))
+    routes = {change.kind: difference.between(frozenset([change]))["routes"] for change in difference.changes}
+    assert routes == {"address": [], "route": [elsewhere]}
+    stayed = Difference(_links(LINK, routes=[DEFAULT]), _links(bare, routes=[{**DEFAULT, "via": "10.0.0.2"}]))
+    assert stayed.between(frozenset(change for change in stayed.changes if change.kind == "address"))["routes"] == [DEFAULT]
+
+
 def test_each_part_of_the_changes_is_made_alone() -> None:
     cases = [CASES[name] for name in ("a next hop", "a rule of nft", "a member of an ipset")]
     before = {key: value for case in cases for key, value in case[0].items()}
