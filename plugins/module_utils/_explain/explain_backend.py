@@ -19,7 +19,7 @@ from .._snapshot import values
 from .._snapshot.snapshot import Origin
 from .._snapshot.values import Entry
 from .._trace import certainty, changes_backend, culprit, trace_backend
-from .._trace.answer import FORWARDED, Answer, Way
+from .._trace.answer import DELIVERED, FORWARDED, Answer, Way
 from .._trace.packet import TCP, Packet
 from .._trace.topology import OUTSIDE_KINDS
 from .._twin import isolation_backend, snapshot_form
@@ -67,15 +67,14 @@ class _Trial(t.NamedTuple):
     """The answer for a node, in one world. refused: the addresses and ports at which the packet arrives and no program listens.
 
     bare: the links by which the packet leaves to a gateway that is in no network of theirs, or by which it came in and its reply
-    leaves so. The kernel took the route while the link had an address there, to which the gateway sends what comes in. tunnels:
-    the links of tunnels by which it leaves. untunnelled: the others by which it leaves from an address that is not the node's.
+    leaves so. The kernel took the route while the link had an address there, to which the gateway sends what comes in. links: of
+    the node, by name.
     """
 
     answer: Answer
     refused: frozenset[str]
     bare: frozenset[str]
-    tunnels: frozenset[str]
-    untunnelled: frozenset[str]
+    links: t.Mapping[str, values.Link]
 
     @classmethod
     def of(cls, question: trace_backend.Question, run: process.Runner) -> _Trial:
@@ -83,15 +82,7 @@ class _Trial(t.NamedTuple):
         answer = trace_backend.in_one_world(question, run)
         left = answer.left if question.packet.protocol == TCP else ()
         refused, bare = frozenset(_refusals(left, question.snapshot)), frozenset(_bare(answer, question.snapshot))
-        links = {each.name: each for each in values.links(question.snapshot)}
-        hosts = {address.host for link in links.values() for address in link.address_info}
-        tunnels, untunnelled = set[str](), set[str]()
-        for way in _forwarded(answer):
-            if links.get(way.interface, values.Link()).kind not in OUTSIDE_KINDS:
-                tunnels.add(way.interface)
-            elif way.met.frame and fields.show(way.met.frame.packet.source) not in hosts:
-                untunnelled.add(way.interface)
-        return cls(answer, refused, bare, frozenset(tunnels), frozenset(untunnelled))
+        return cls(answer, refused, bare, {each.name: each for each in values.links(question.snapshot)})
 
     def is_well(self) -> bool:
         return _is_well(self.answer)
@@ -103,11 +94,32 @@ class _Trial(t.NamedTuple):
         so does one of a pod that leaves beside the tunnel by which it left: the network around it does not know the pods.
         """
         is_misplaced = bool(self.answer.caveats) and not earlier.answer.caveats
-        is_out_of_tunnel = earlier.tunnels - self.tunnels and self.untunnelled - earlier.untunnelled
+        is_out_of_tunnel = earlier._tunnels() - self._tunnels() and self._untunnelled() - earlier._untunnelled()
         if not self.is_well() or self.beyond(earlier) or is_misplaced or is_out_of_tunnel:
             return LOST
-        sides = self.answer.every_way, earlier.answer.every_way
-        return max(min(_astray(a, b) for b in right) for left, right in (sides, sides[::-1]) for a in left)
+        sides = (self, self.answer.every_way), (earlier, earlier.answer.every_way)
+        return max(
+            min(_astray(one, a, other, b) for b in right) for (one, left), (other, right) in (sides, sides[::-1]) for a in left
+        )
+
+    def _tunnels(self) -> set[str]:
+        """Return the links of tunnels by which the packet or its reply leaves."""
+        return {way.interface for way in _forwarded(self.answer)} - {*self._of_kinds(OUTSIDE_KINDS)}
+
+    def _untunnelled(self) -> set[str]:
+        """Return the other links, by which the packet or its reply leaves from an address that is not the node's."""
+        hosts = {address.host for link in self.links.values() for address in link.address_info}
+        frames = ((way.interface, way.met.frame) for way in _forwarded(self.answer))
+        foreign = {link for link, frame in frames if frame and fields.show(frame.packet.source) not in hosts}
+        return foreign.intersection(self._of_kinds(OUTSIDE_KINDS))
+
+    def _of_kinds(self, kinds: t.Container[str]) -> t.Iterator[str]:
+        return (name for name, link in self.links.items() if link.kind in kinds)
+
+    def pod(self, link: str) -> str | None:
+        """Return the network namespace behind a link, which is empty for the node's own; None if it is not known."""
+        found = self.links.get(link)
+        return found.peer.namespace if found and found.peer.name else None
 
     def beyond(self, earlier: _Trial) -> str:
         """Return what becomes of the packet since, where the node itself does not stop it; empty if nothing that it was not."""
@@ -130,14 +142,18 @@ class _Trial(t.NamedTuple):
         return verdict, reply, decider
 
 
-def _astray(one: Way, other: Way) -> int:
-    """Return 0 if a packet and its reply leave the node by the same links, 1 if by others, and LOST if they leave and did not.
+def _astray(node: _Trial, way: Way, other_node: _Trial, other_way: Way) -> int:
+    """Return 0 if a packet and its reply leave the node by the same links, 1 if by others, and LOST if they leave and did not, or
+    come to another pod.
 
     A link to a pod is one that leads out of the node as soon as a default route of any table leads there.
     """
-    pairs = [(a, b) for a, b in zip(one.both, other.both) if a.interface != b.interface]
+    pairs = [(a, b) for a, b in zip(way.both, other_way.both) if a.interface != b.interface]
     leaving = [(a.verdict == FORWARDED) + (b.verdict == FORWARDED) for a, b in pairs]
-    return LOST if 1 in leaving else int(2 in leaving)
+    pods = [
+        {node.pod(a.interface), other_node.pod(b.interface)} - {None} for a, b in pairs if a.verdict == b.verdict == DELIVERED
+    ]
+    return LOST if 1 in leaving or any(len(behind) > 1 for behind in pods) else int(2 in leaving)
 
 
 def _refusals(ends: t.Iterable[tuple[str, str, int]], snapshot: Entry) -> t.Iterator[str]:
@@ -201,7 +217,7 @@ class _Search:
         self, question: trace_backend.Question, difference: Difference, earlier: _Trial, later: _Trial, run: process.Runner
     ) -> None:
         self._question, self._difference, self._run = question, difference, run
-        self._is_loss = not later.is_well() or bool(later.beyond(earlier))
+        self._is_loss = later.harm(earlier) == LOST
         self._trials: dict[Changes, _Trial | None] = {frozenset(): earlier}  # what was tried is remembered
 
     def guilty(self) -> Changes | None:

@@ -17,7 +17,7 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._explain.explana
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import entrance, packet_text
 from lab import network
 
-from .._audit.layouts import Bridge, Calico, EniPolicyRouting, Layout, NftablesBridge, Tunnel, TwoUplinks, Vxlan
+from .._audit.layouts import Bridge, Calico, Cilium, EniPolicyRouting, Layout, NftablesBridge, Tunnel, TwoUplinks, Vxlan
 from .._audit.mutation_trials import snapshot_of
 from .._trace import random_nodes
 from . import histories
@@ -149,6 +149,22 @@ def test_what_stops_a_pod_s_packet_beside_its_tunnel_is_innocent() -> None:
     explained = _explained(Tunnel(), line, *stopped, INNOCENT[0])
     texts = [change.text for change in explained.guilty]
     assert texts == ["ip -6 rule 99: not from all fwmark 0x100000/0x100000 lookup 1 is gone"], explained.sentence
+
+
+def test_a_packet_that_comes_to_another_pod_s_link_is_lost() -> None:
+    """Without the route to the pod, that of all pods leads elsewhere, where nothing tells that the pod has no address."""
+    gone = ("pod1: ip addr del fd00:60::5/128 dev eth0", "ip -6 route del fd00:60::5 dev lxc1")
+    explained = _explained(Cilium(), "tcp the node > [fd00:60::5]:8080", *gone, INNOCENT[0])
+    assert sorted(change.text for change in explained.guilty) == [
+        "address in the pod behind lxc1: fd00:60::5 is gone", "route fd00:60::5 dev lxc1 metric 1024 is gone"
+    ]  # fmt: skip
+
+
+def test_another_source_of_a_packet_that_leaves_in_place_of_coming_to_its_pod_is_innocent() -> None:
+    innocent = "ip6tables-nft -t nat -D KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN"
+    line = "tcp [2001:db8:9::7]:40000 > [fd00:60::6]:8080 in eth0"
+    explained = _explained(Calico(), line, innocent, "ip link set cali2 down")
+    assert [change.text for change in explained.guilty] == ["link cali2 is down"], explained.sentence
 
 
 def test_a_port_of_a_bridge_to_which_a_lost_frame_is_sent_too_is_innocent() -> None:
