@@ -21,6 +21,7 @@ from bench import (
     datapath_info,
     ebtables,
     fleet,
+    growth,
     policy_routes,
     probes,
     return_path,
@@ -46,6 +47,7 @@ BENCHES = {
     "bundle": bundle.main,
     "audit": audit.main,
     "agent": agent.main,
+    "growth": growth.main,
 }
 
 

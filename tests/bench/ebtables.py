@@ -22,7 +22,7 @@ PUT_BACK = {"kubenode.datapath.ebtables_cleanup": {"state": "restored"}}
 def main() -> None:
     with Lab("bench", nodes=[Node("node1")]) as lab:
         node = lab.node("node1")
-        fill(node)
+        fill(node, RULES)
         listing = statistics.median(cpu(lambda: list_rules(node)) for _round in range(ROUNDS))
         seconds = task_seconds(lab, ROUNDS, {"ping": PING, "clean-up": CLEAN_UP, "again": CLEAN_UP, "back": PUT_BACK})
         baseline = [ping + listing for ping in seconds["ping"]]
@@ -33,9 +33,9 @@ def main() -> None:
         print(f"    ebtables-save and nft -a list: {listing * 1000:.0f} ms")
 
 
-def fill(node: NamespaceNode) -> None:
+def fill(node: NamespaceNode, count: int) -> None:
     """Rules of removed pods, each followed by a foreign rule of the same shape."""
-    pods = [azure_vnet.AzurePod(number) for number in range(RULES // 4)]
+    pods = [azure_vnet.AzurePod(number) for number in range(count // 4)]
     azure_vnet.past(node, node.place.mac(), [])
     azure_vnet.restore(node, [rule for pod in pods for own in pod.rules for rule in (own, azure_vnet.foreign(own))])
     node.write(azure_vnet.STATE, azure_vnet.state_text(node.place.mac(), pods), 0o600)
