@@ -104,22 +104,22 @@ class _Trial(t.NamedTuple):
 
     def _tunnels(self) -> set[str]:
         """Return the links of tunnels by which the packet or its reply leaves."""
-        return {way.interface for way in _forwarded(self.answer)} - {*self._of_kinds(OUTSIDE_KINDS)}
+        return {direction.interface for direction in _forwarded(self.answer)} - self._outside()
 
     def _untunnelled(self) -> set[str]:
         """Return the other links, by which the packet or its reply leaves from an address that is not the node's."""
         hosts = {address.host for link in self.links.values() for address in link.address_info}
-        frames = ((way.interface, way.met.frame) for way in _forwarded(self.answer))
-        foreign = {link for link, frame in frames if frame and fields.show(frame.packet.source) not in hosts}
-        return foreign.intersection(self._of_kinds(OUTSIDE_KINDS))
+        frames = ((direction.interface, direction.met.frame) for direction in _forwarded(self.answer))
+        return self._outside() & {link for link, frame in frames if frame and fields.show(frame.packet.source) not in hosts}
 
-    def _of_kinds(self, kinds: t.Container[str]) -> t.Iterator[str]:
-        return (name for name, link in self.links.items() if link.kind in kinds)
+    def _outside(self) -> set[str]:
+        """Return the links that are no tunnels."""
+        return {name for name, link in self.links.items() if link.kind in OUTSIDE_KINDS}
 
     def pod(self, link: str) -> str | None:
         """Return the network namespace behind a link, which is empty for the node's own; None if it is not known."""
-        found = self.links.get(link)
-        return found.peer.namespace if found and found.peer.name else None
+        peer = self.links.get(link, values.Link()).peer
+        return peer.namespace if peer.name else None
 
     def beyond(self, earlier: _Trial) -> str:
         """Return what becomes of the packet since, where the node itself does not stop it; empty if nothing that it was not."""
