@@ -167,6 +167,14 @@ def test_another_source_of_a_packet_that_leaves_in_place_of_coming_to_its_pod_is
     assert [change.text for change in explained.guilty] == ["link cali2 is down"], explained.sentence
 
 
+def test_what_stops_a_pod_s_reply_beside_its_tunnel_is_innocent() -> None:
+    """The reply, which now leaves by the default route, is lost beyond the node, as the network around it does not know the pods."""
+    commands = ("ip addr del 10.60.1.0/32 dev flannel.1", "ip route del default")
+    explained = _explained(Vxlan(), "tcp 10.60.2.5:40000 > 10.60.1.5:8080 in flannel.1", *commands, INNOCENT[0])
+    texts = [change.text for change in explained.guilty]
+    assert "address 10.60.1.0/32 dev flannel.1 is gone" in texts and not any("default" in text for text in texts), texts
+
+
 def test_a_port_of_a_bridge_to_which_a_lost_frame_is_sent_too_is_innocent() -> None:
     commands = ("ip neigh replace 10.60.1.5 lladdr 02:00:00:00:00:99 dev cni0 nud permanent", "pod2: ip link set eth0 down")
     explained = _explained(Bridge(), "tcp the node > 10.60.1.5:8080", "pod1: ip addr del 10.60.1.5/24 dev eth0", *commands)
