@@ -68,7 +68,7 @@ class FarEnds:
         self._poll.register(self._packets, select.POLLIN)
         self._poll.register(self._trace, select.POLLIN)
         self._open: list[socket.socket] = []
-        self._resolved: dict[tuple[str, bytes], bytes] = {}  # MAC addresses by link and address
+        self._resolved: dict[tuple[str, bytes], Resolution] = {}  # by link and address
 
     def forget(self) -> None:
         """End all connections, so that the next packet is the first of its connection."""
@@ -83,7 +83,7 @@ class FarEnds:
         """Ask on a link, as the machine at its other end. Return the MAC address that answers, None if none does, and the rules
         that requests and answers met.
 
-        mac: of the node there.
+        mac: of the node there. Its neighbour for who asks may have been learned, and changes with the request.
         """
         events: list[Event] = []
         self._drain([], [], [])
@@ -96,7 +96,8 @@ class FarEnds:
                 break
             if not self._drain([], [], events):
                 quiet += not self._poll.poll(LOOK)
-        return self._resolved.get((link, request.target)), events
+        answer = self._resolved.get((link, request.target))
+        return answer.mac if answer and (answer.to == request.mac or answer.mac == mac) else None, events
 
     def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
         """Send the packet into its interface, or from the node itself, and wait until nothing more happens."""
@@ -149,7 +150,7 @@ class FarEnds:
                 if mac is not None:
                     self._write(link, frame.answer(received, mac, to))
             elif isinstance(received, Resolution):
-                self._resolved[link, received.target] = received.mac
+                self._resolved[link, received.target] = received
             elif received:
                 frames.append((link, received))
         with contextlib.suppress(BlockingIOError):

@@ -53,10 +53,11 @@ class Request(t.NamedTuple):
 
 
 class Resolution(t.NamedTuple):
-    """An answer to a request: ``target`` has ``mac``."""
+    """An answer to a request: ``target`` has ``mac``. to: the MAC address to which it is sent."""
 
     target: bytes
     mac: bytes
+    to: bytes
 
 
 def build(packet: Packet, source_mac: bytes, destination_mac: bytes) -> bytes:
@@ -118,7 +119,7 @@ def read(data: bytes) -> Frame | Request | Resolution | None:
     body = data[ETHERNET.size :]
     if kind == ARP and len(body) >= ARP_PACKET.size:
         _hardware, _protocol, _hlen, _plen, operation, mac, sender, _target_mac, target = ARP_PACKET.unpack_from(body)
-        return Request(target, sender, mac) if operation == 1 else Resolution(sender, mac)
+        return Request(target, sender, mac) if operation == 1 else Resolution(sender, mac, destination)
     if kind not in (IP, IP6):
         return None
     decoded = _ip(body)
@@ -128,7 +129,7 @@ def read(data: bytes) -> Frame | Request | Resolution | None:
     if packet.protocol == ICMPV6 and payload[:1] == bytes([SOLICITATION]) and len(payload) >= 24:
         return Request(payload[8:24], packet.source, source)
     if packet.protocol == ICMPV6 and payload[:1] == bytes([ADVERTISEMENT]) and len(payload) >= 24:
-        return Resolution(payload[8:24], source)
+        return Resolution(payload[8:24], source, destination)
     reject = _reject(packet, payload)
     if packet.protocol in ECHO and not reject and payload[:1] not in map(bytes, zip(ECHO[packet.protocol])):
         return None  # a multicast report, a redirect or an advertisement

@@ -43,7 +43,7 @@ from .culprit import (
     VirtualServer,
     is_blocking,
 )
-from .frame import Frame, is_group
+from .frame import Frame, Request, is_group
 from .kernel_events import DROPS, QUEUE, TELLING, Event, Observation, drop_of, drop_of_request, ends, is_ip, of_packet, packet_of
 from .lookup import Decision, Query, Tables, shown_rule
 from .packet import ICMP, ICMPV6, TCP, Packet
@@ -443,6 +443,13 @@ def unresolved(sent: Packet, departure: Departure, events: t.Iterable[Event], sc
     link, to = sent.interface, fields.show(departure.gateway)
     whose = "its gateway " if departure.gateway != sent.destination else ""
     drop = next((event for event in events if event.verdict in DROPS), None)
+    near, request = (
+        scene.topology.pod_link(departure.gateway),
+        Request(departure.gateway, sent.source, scene.topology.macs(sent)[0]),
+    )
+    misled = _misled_answer(near, request, scene) if near else None
+    if misled:
+        return lost(f"{misled[0]}, when the pod at {link} asks for {to}.", misled[1])
     why, decider = _silence(sent, departure.gateway, scene)
     if drop:
         why, decider = f"{drop.family} {drop.table} {drop.chain} drops them: {quoted(drop, scene)}", decider_of(drop, scene)
@@ -710,11 +717,9 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
                 if route and leads_astray(route, query.destination, neighbor.link, scene):
                     return f"{route} leads to {neighbor.link}, by whose bridge the answer about its MAC address comes in.", route
                 continue
-            misled = scene.topology.misled(solicitation.link, solicitation.request)
+            misled = _misled_answer(solicitation.link, solicitation.request, scene)
             if misled:
-                its = Neighbor(solicitation.link, fields.show(misled.gateway), misled.mac.hex(":"))
-                reason = f"The pod at {its.link} sends its MAC address to {its.mac}, its neighbour for {its.address}"
-                return f"{reason}, when the node asks for {neighbor.address}.", its
+                return f"{misled[0]}, when the node asks for {neighbor.address}.", misled[1]
             near = scene.topology.pod_link(solicitation.request.target)
             is_answer = solicitation.request.target == observation.sent.source
             near_query = query.answered if is_answer else query._replace(destination=solicitation.request.target)
@@ -743,6 +748,15 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
     where = f"bridge {drop.table} {drop.chain}"
     reason = f"{where} drops the request for the MAC address of the next hop: {quoted(drop, scene)}."
     return reason, decider_of(drop, scene)
+
+
+def _misled_answer(link: str, request: Request, scene: Scene) -> tuple[str, Neighbor] | None:
+    """Explain a pod's answer that it sends to another MAC address than that of who asks; None if it does not. link: to the pod."""
+    misled = scene.topology.misled(link, request)
+    if misled is None:
+        return None
+    its = Neighbor(link, fields.show(misled.gateway), misled.mac.hex(":"))
+    return f"The pod at {link} sends its MAC address to {its.mac}, its neighbour for {its.address}", its
 
 
 def _lacking(neighbor: Neighbor, scene: Scene) -> Explanation:

@@ -14,7 +14,7 @@ import pytest
 
 from lab.network import Connection
 
-from .._audit.layouts import FAR, PORT, REMOTE_POD, Bridge, Calico, Vxlan
+from .._audit.layouts import FAR, PORT, REMOTE_POD, Bridge, Calico, DockerAndLibvirt, Vxlan
 from .built_node import Node, built
 
 ANYCAST = "fd00:60::"
@@ -52,6 +52,16 @@ def test_a_node_without_a_global_address_sends_from_a_link_local_one() -> None:
         assert node.trace(to_pod).is_well(True)
         way = node.trace(to_outside)
         assert way.reply and way.reply.verdict == "dropped" and "no address of ipv6 on eth0" in way.reason, way.reason
+
+
+def test_a_pod_sends_its_mac_address_to_another_pod_by_its_own_neighbour() -> None:
+    """So a pod that has a wrong one for another one gets no reply from it, though it sends to a Service's address."""
+    wrong = "ip neigh replace fd00:60::6 lladdr 02:00:00:00:00:99 dev eth0 nud permanent"
+    with built(DockerAndLibvirt(), wrong, "pod1") as node:
+        connection = Connection("pod1", "fd00:60::5", "fd00:96::10", 80, "veth1")
+        assert not node.passes(connection)
+        way = node.trace(connection)
+        assert str(way.culprit and way.culprit.text) == "fd00:60::6 dev veth1 lladdr 02:00:00:00:00:99", way.reason
 
 
 def test_a_pod_sends_its_mac_address_by_its_own_neighbour() -> None:

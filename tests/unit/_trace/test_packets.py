@@ -116,7 +116,7 @@ def test_a_request_for_a_mac_is_answered() -> None:
         frame.ETHERNET.pack(b"\xff" * 6, MAC, frame.ARP) + frame.ARP_PACKET.pack(1, 0x800, 6, 4, 1, MAC, A, bytes(6), B)
     )
     assert asked == frame.Request(B, A, MAC)
-    assert frame.read(frame.answer(asked, OTHER, MAC)) == frame.Resolution(B, OTHER)
+    assert frame.read(frame.answer(asked, OTHER, MAC)) == frame.Resolution(B, OTHER, MAC)
     assert [frame.read(data) for data in frame.requests(asked, OTHER)] == [asked, asked]
     assert frame.answer(asked, OTHER, MAC)[:12] == MAC + OTHER
 
