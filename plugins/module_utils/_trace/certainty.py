@@ -36,7 +36,7 @@ from .._snapshot.settings import ALL, BRIDGED
 from .._twin.substitutions import LINE, UNNAMED
 from .._twin.worlds import SETTINGS, Open
 from . import culprit, likelihood, path
-from .answer import ARRIVED, UNKNOWN, Answer, Dependency, Outcome, Way
+from .answer import ARRIVED, ROUTE, UNKNOWN, Answer, Dependency, Outcome, Way
 from .culprit import Setting
 
 World = tuple[tuple[str, int], ...]  # ids of facts, each with the place of a value other than the first
@@ -155,13 +155,19 @@ def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
     if fact.kind == FORWARDING:
         ways = [each for answer in answers for way in answer.every_way for each in way.both if each.came_in_by]
         came_in = (way for way in ways if fact.subject in (ALL, way.met.bridge or way.came_in_by))
-        return not has_values and any(way.interface or _is_blamed(fact.fact, way) for way in came_in)
+        return not has_values and any(_was_forwarded(way) or _is_blamed(fact.fact, way) for way in came_in)
     if fact.kind == NEIGHBORS:
         # A neighbour that does not answer may be the culprit, or keep the error of a rule that rejects from coming back.
         return any(each.met.is_unanswered for answer in answers for way in answer.every_way for each in way.both)
     # Rules may have other actions, links be of other kinds, and routes lead elsewhere than the values that were tried.
     is_tried_in_part = fact.kind in (ADDRESSES, RULES, *RULESETS) or (fact.kind == ROUTES and fact.fact in explored.met)
     return not has_values or fact.fact == ROUTES or is_tried_in_part
+
+
+def _was_forwarded(way: Way) -> bool:
+    """Return whether the packet left, or something stopped it behind routing."""
+    before = way.steps[: way.culprit.step] if way.culprit and way.culprit.step else ()
+    return bool(way.interface) or way.met.is_unanswered or any(step.kind == ROUTE for step in before)
 
 
 def _is_blamed(key: str, way: Way) -> bool:

@@ -15,7 +15,16 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.assumption import Assumption, Concern
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot.values import Snapshot
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import certainty, path
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import VALUES, Answer, Branch, Dependency, Met, Way
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace.answer import (
+    VALUES,
+    Answer,
+    Branch,
+    Culprit,
+    Dependency,
+    Met,
+    Step,
+    Way,
+)
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.substitutions import LINK_KIND, gap, replaced
 from ansible_collections.kubenode.datapath.plugins.module_utils._twin.worlds import Open, Value
 
@@ -65,6 +74,21 @@ def test_a_value_that_changes_the_verdict_makes_it_unknown_and_is_named() -> Non
     )
     assert [fact.fact for fact in result.depends_on] == ["rp_filter:eth0"]
     assert [outcome.verdict for outcome in result.depends_on[0].outcomes] == ["forwarded", "dropped", "forwarded"]
+
+
+ROUTED, STOPPED = Step("route", "routing", "default dev eth1"), Step("rule", "ip6 filter FORWARD", "-j REJECT")
+
+
+@pytest.mark.parametrize(
+    ("steps", "depends_on"), [((ROUTED, STOPPED), ["net.ipv6.conf.all.forwarding"]), ((STOPPED, ROUTED), [])]
+)
+def test_whether_the_node_forwards_matters_to_a_packet_that_is_stopped_behind_routing(
+    steps: tuple[Step, ...], depends_on: list[str]
+) -> None:
+    first = answer("rejected")
+    lost = first.way._replace(interface="", steps=steps, culprit=Culprit("rule", "-j REJECT", steps.index(STOPPED)))
+    found, facts = explored(first._replace(way=lost), Open(open_facts.forwarding("ipv6", "eth0")))
+    assert [each.fact for each in certainty.conclusion(found, facts, "ipv6").depends_on] == depends_on
 
 
 def test_a_fact_that_the_packet_does_not_meet_is_not_tried() -> None:
