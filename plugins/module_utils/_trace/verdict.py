@@ -751,7 +751,7 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
 
 
 def _misled_answer(link: str, request: Request, scene: Scene) -> tuple[str, Neighbor] | None:
-    """Explain a pod's answer that it sends to another MAC address than that of who asks; None if it does not. link: to the pod."""
+    """Explain a pod's answer that goes to another MAC address than that of who asks; None if it does not. link: to the pod."""
     misled = scene.topology.misled(link, request)
     if misled is None:
         return None

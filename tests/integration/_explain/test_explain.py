@@ -168,7 +168,7 @@ def test_another_source_of_a_packet_that_leaves_in_place_of_coming_to_its_pod_is
 
 
 def test_what_stops_a_pod_s_reply_beside_its_tunnel_is_innocent() -> None:
-    """The reply, which now leaves by the default route, is lost beyond the node, as the network around it does not know the pods."""
+    """The reply, which leaves by the default route now, is lost beyond the node: the network around it does not know the pods."""
     commands = ("ip addr del 10.60.1.0/32 dev flannel.1", "ip route del default")
     explained = _explained(Vxlan(), "tcp 10.60.2.5:40000 > 10.60.1.5:8080 in flannel.1", *commands, INNOCENT[0])
     texts = [change.text for change in explained.guilty]
