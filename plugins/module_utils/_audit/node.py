@@ -19,7 +19,7 @@ from .._ruleset.service_rules import NODE_PORTS, NODE_PORTS_CHAIN, Entrance
 from .._snapshot import open_facts, values
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import PACKET_PATH, POD_ADDRESSES
-from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, is_host, network
+from .._snapshot.values import MAIN, Entry, Link, PolicyRule, Route, Value, entries, has_interface_name, holds, is_host
 from .._trace import entrance, uplinks
 from .._trace.packet import Packet
 from .._trace.uplinks import Uplinks
@@ -607,12 +607,6 @@ def _is_of_cilium(link: str) -> bool:
 def _metric(route: Route) -> int:
     """Return the metric of a route. One of IPv6 without any has 1024 (include/uapi/linux/ipv6_route.h, IP6_RT_PRIO_USER)."""
     return int(route.metric or (1024 if route.family == IPV6 else 0))
-
-
-def holds(prefix: str, address: str) -> bool:
-    """Return whether an address is in a prefix; never for another text."""
-    of_prefix, single = network(prefix), network(address)
-    return of_prefix is not None and single is not None and single.network_address in of_prefix
 
 
 def is_link_local(address: str) -> bool:

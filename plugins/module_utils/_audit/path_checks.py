@@ -14,7 +14,7 @@ import typing as t
 from .._cni import cni
 from .._core import fields
 from .._routing.route import LOCAL
-from .._snapshot.values import MAIN, Route, is_host
+from .._snapshot.values import MAIN, Route, holds, is_host
 from .._trace import entrance
 from .._trace.answer import LOST, Met, Way
 from .._trace.culprit import BRIDGE, ChainRule, Object, VirtualServer, is_forwarding, is_of_network
@@ -22,7 +22,7 @@ from .._trace.packet import OUTSIDE, TCP
 from .._twin.blueprint import LOOPBACK
 from . import purpose
 from .finding import check
-from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, holds, is_link_local, setting_line
+from .node import FAMILIES, IPV4, IPV6, TABLES_OF, Node, is_link_local, setting_line
 from .suspicion import ERROR, NOTE, RISK, Miss, Suspicion, Trial, Unobserved
 
 Judge = t.Callable[[Way], t.Optional[Miss]]

@@ -13,10 +13,10 @@ import typing as t
 
 from .._cni import cni
 from .._snapshot import tunnels
-from .._snapshot.values import MAIN, Link, Neighbour, Route, has_interface_name, is_host
+from .._snapshot.values import MAIN, Link, Neighbour, Route, has_interface_name, is_host, network
 from .._twin.blueprint import LOOPBACK
 from .._twin.pod_links import Network
-from .node import IPV4, IPV6, Node, network
+from .node import IPV4, IPV6, Node
 from .suspicion import Unobserved
 
 CARDS = ("", "bond", "team", "vlan")  # kinds of links

@@ -185,7 +185,7 @@ def _bare(answer: Answer, snapshot: Entry) -> t.Iterator[str]:
         networks = [values.network(each.to) for each in of_link if not each.via]  # and of addresses, whose route may be gone
         networks += [values.network(each.address) for each in links.get(link, values.Link()).address_info]
         is_meant = any(each.is_onlink and each.via == gateway for each in of_link)
-        if not is_meant and not any(node_objects.holds(network, gateway) for network in networks):
+        if not is_meant and not any(values.holds(network, gateway) for network in networks):
             yield link
 
 

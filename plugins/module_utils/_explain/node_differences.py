@@ -248,7 +248,7 @@ class Difference:
         of_link = [(host, change) for (link, host), change in self._gone_addresses.items() if link == place]
         by_address = [change for host, change in of_link if _is_of(route, host)]
         network = values.network(route.to) if route.protocol == "kernel" and not route.src else None
-        by_network = [change for host, change in of_link if node_objects.holds(network, host)]
+        by_network = [change for host, change in of_link if values.holds(network, host)]
         return _made(*causes, *(by_address or by_network)[:1])
 
     def _neighbors(self, before: list[Entry], after: list[Entry]) -> Part:

@@ -26,13 +26,6 @@ PLACE = ("family", "table", "chain")  # of a rule of nft
 IPV6_MTU = 1280  # of a link with IPv6, the least (RFC 8200, 5)
 
 
-def holds(network: values.Network | None, host: str) -> bool:
-    """Return whether a network has an address."""
-    address = values.network(host)
-    is_alike = network is not None and address is not None and network.version == address.version
-    return is_alike and network is not None and address is not None and address.network_address in network
-
-
 class Kind(t.NamedTuple):
     """A kind of objects. name: of a change. label: what it says before the text of an object.
 

@@ -20,7 +20,7 @@ from .._snapshot import settings as effective_settings
 from .._snapshot.assumption import Assumption, Concern
 from .._snapshot.open_facts import OpenFact
 from .._snapshot.snapshot import FORMAT, NODE, POD_ADDRESSES, SUBSETS, Origin, Unread
-from .._snapshot.values import has_interface_name
+from .._snapshot.values import has_interface_name, holds
 from . import (
     bpf_text,
     commands,
@@ -625,7 +625,8 @@ class _Links:
                     self._assumed.append(Assumption(sentence, frozenset(concerns)))
         for address, name in local.items():
             if address not in known and name in self._by_name:
-                self._by_name[name]["addresses"].append(_address(f"{address}/{lengths.get(address, _length(address))}"))
+                length = lengths.get(address) or _length_of_network(address, name, routes)
+                self._by_name[name]["addresses"].append(_address(f"{address}/{length}"))
                 known.add(address)
         for address in dict.fromkeys(str(server["address"]) for server in servers if server.get("address")):
             if address not in known and not address.startswith(("127.", "::1")):
@@ -644,6 +645,13 @@ def _unread(links: t.Iterable[Entry]) -> list[Entry]:
 def _is_network(route: Entry) -> bool:
     """Whether the kernel added the route to the network of a link's address."""
     return route.get("protocol") == "kernel" and "/" in str(route.get("to"))
+
+
+def _length_of_network(address: str, link: str, routes: t.Iterable[Entry]) -> int:
+    """Return the length of the prefix of the kernel's route to the network of an address; that of a host without one."""
+    of_link = (str(route["to"]) for route in routes if route.get("dev") == link and _is_network(route))
+    lengths = (int(prefix.partition("/")[2]) for prefix in of_link if holds(prefix, address))
+    return max(lengths, default=_length(address))
 
 
 def _length(address: str) -> int:

@@ -63,6 +63,12 @@ def network(prefix: str) -> Network | None:
         return None
 
 
+def holds(prefix: str | Network | None, address: str) -> bool:
+    """Return whether an address is in a network; never for another text."""
+    parsed, single = network(prefix) if isinstance(prefix, str) else prefix, network(address)
+    return parsed is not None and single is not None and single.network_address in parsed
+
+
 def is_host(prefix: str) -> bool:
     """Return whether a prefix is that of one address."""
     parsed = network(prefix)

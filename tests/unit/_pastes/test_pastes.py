@@ -541,6 +541,19 @@ def test_the_answer_of_ip_route_get_is_the_route_where_no_output_has_it() -> Non
     assert [one["to"] for one in both.snapshot["routes"]] == ["default"]
 
 
+def test_an_address_of_table_local_is_in_the_network_to_which_the_kernel_has_a_route() -> None:
+    text = (
+        "fd00:1::/64 dev eth1 proto kernel metric 256 pref medium\n"
+        "fd00:2::/48 dev eth1 proto static metric 1024 pref medium\n"
+        "local fd00:1::4 dev eth1 table local proto kernel metric 0 pref medium\n"
+        "local fd00:2::4 dev eth1 table local proto kernel metric 0 pref medium\n"
+        "local fd00:1::5 dev eth2 table local proto kernel metric 0 pref medium\n"
+    )
+    links = by_name(pastes.read({"ip -6 route show table all": text}).snapshot)
+    found = {name: [one["address"] for one in links[name]["addresses"]] for name in ("eth1", "eth2")}
+    assert found == {"eth1": ["fd00:1::4/64", "fd00:2::4/128"], "eth2": ["fd00:1::5/128"]}
+
+
 def test_the_source_of_a_route_is_an_address_of_the_node() -> None:
     text = "10.0.1.0/24 via 10.0.1.32 dev cilium_host src 10.0.1.32\n10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.4\n"
     text += "default via 10.0.0.1 dev eth0 proto dhcp src 10.0.0.4 metric 100\n"
