@@ -130,7 +130,7 @@ class Watch:
         now, burst = time.monotonic(), self.burst
         self.burst = burst.rest(now)
         # What is gone is more likely to be missed.
-        listed = burst.unusual(now, self._usual) or sorted(burst.changes, key=lambda change: change.verb != node_change.REMOVED)
+        listed = sorted(burst.unusual(now, self._usual) or burst.changes, key=lambda change: change.verb != node_change.REMOVED)
         named = [self._searched(change) for change in listed[:MOST_NAMED]]
         for name in {node_change.name_of(change.program) for change in burst.changes if change.kind == RULESET} - {""}:
             self._usual[name] = None

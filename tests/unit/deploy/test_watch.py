@@ -103,6 +103,11 @@ def test_a_burst_with_a_pod_is_not_over_and_names_other_changes_first(tmp_path: 
     assert noted(Watch(tmp_path), POD, *added, of_pod).sentence.startswith("ip route 10.1.0.5 dev veth3 removed by ")
 
 
+def test_of_changes_of_no_pod_what_is_gone_comes_first(tmp_path: Path) -> None:
+    address = Change("address", "added", "10.1.0.1/32 dev veth3", 9, b"\n\1\0\1", port=812)
+    assert noted(Watch(tmp_path), address, ROUTE).sentence.startswith("ip route 10.1.0.5 dev veth3 removed by ")
+
+
 def test_a_program_that_changes_the_ruleset_is_usual_from_its_second_time_on(tmp_path: Path) -> None:
     watch = Watch(tmp_path)
     for is_unusual in (True, False):
