@@ -97,8 +97,8 @@ class Auditor(Loop):
         """Let a budget pay for an audit if a change is over, or if a finding waits for a second one."""
         now, budget = time.monotonic(), None
         if watch.burst and now >= max(watch.burst.over, self._judged):
-            self._judged = now + SLICE
             budget = self._of_others if watch.is_unusual() else self._of_pods
+            self._judged = now if budget.permits(now) else now + SLICE
         elif self._is_open and now >= self._again:
             budget = self._of_pods
         self._paying = budget if budget and budget.permits(now) else None

@@ -200,7 +200,6 @@ def test_a_change_that_is_over_is_audited_as_long_as_its_budget_pays(is_unusual:
     audited = 0
     while not agent._rest(0.01) and agent._is_due():
         agent._turn()
-        agent._judged = 0.0
         audited += 1
     assert audited == 2
 
