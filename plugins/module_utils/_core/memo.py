@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 import typing as t
 
-MOST = 32  # parts, each with its values: those of one node, and of a few worlds that differ from it
-LARGE = 64  # entries or characters; fewer are soon worked out again
+MOST = 64  # parts, each with its values: those of one node, and of a few worlds that differ from it
+LARGE = 16  # entries or characters; fewer are soon worked out again
 _Function = t.TypeVar("_Function", bound=t.Callable[..., t.Any])
 
 
