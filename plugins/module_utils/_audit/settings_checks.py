@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
-import ipaddress
 import itertools
 import re
 import typing as t
@@ -17,7 +16,7 @@ import typing as t
 from .._ruleset.ruleset import DNAT, LEGACY, NFT, REDIRECT, Match, Rule
 from .._snapshot import open_facts
 from .._snapshot.settings import ALL, forwarding_key
-from .._snapshot.values import BootSetting
+from .._snapshot.values import BootSetting, holds
 from .._trace.culprit import is_forwarding
 from .._trace.packet import OUTSIDE
 from .._twin.blueprint import LOOPBACK
@@ -247,7 +246,7 @@ def _may_be_kubelets(match: Match, addresses: t.Callable[[], t.Iterable[str]]) -
     if match.field == "meta l4proto":
         return any(value in ("tcp", "all") for value in match.values) != match.is_negated
     if match.field in ("ip daddr", "ip6 daddr"):
-        return any(any(_contains(value, address) for value in match.values) != match.is_negated for address in addresses())
+        return any(any(holds(value, address) for value in match.values) != match.is_negated for address in addresses())
     return True
 
 
@@ -255,12 +254,6 @@ def _is_kubelets(ports: str) -> bool:
     """Return whether a port or a range of ports, such as ``10000-10500``, has kubelet's."""
     ends = ports.split("-", 1) if "-" in ports else [ports, ports]
     return all(re.fullmatch("[0-9]{1,5}", end) for end in ends) and int(ends[0]) <= KUBELET <= int(ends[1])
-
-
-def _contains(prefix: str, address: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(address) in ipaddress.ip_network(prefix, strict=False)
-    return False
 
 
 @check(
