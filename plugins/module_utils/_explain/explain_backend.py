@@ -104,17 +104,17 @@ class _Trial(t.NamedTuple):
 
     def _tunnels(self) -> set[str]:
         """Return the links of tunnels by which the packet or its reply leaves."""
-        return {way.interface for way in self._left()} - self._outside()
+        return {direction.interface for direction in self._left()} - self._outside()
 
     def _untunnelled(self) -> set[str]:
         """Return the other links, by which the packet or its reply leaves from an address that is not the node's."""
         hosts = {address.host for link in self.links.values() for address in link.address_info}
-        frames = ((way.interface, way.met.frame) for way in self._left())
+        frames = ((direction.interface, direction.met.frame) for direction in self._left())
         return self._outside() & {link for link, frame in frames if frame and fields.show(frame.packet.source) not in hosts}
 
     def _left(self) -> list[Way]:
         """Return the ways by which the packet and its replies leave the node, by whichever link."""
-        return [way for each in self.answer.every_way for way in each.both if way.verdict == FORWARDED]
+        return [direction for each in self.answer.every_way for direction in each.both if direction.verdict == FORWARDED]
 
     def _outside(self) -> set[str]:
         """Return the links that are no tunnels."""

@@ -443,13 +443,11 @@ def unresolved(sent: Packet, departure: Departure, events: t.Iterable[Event], sc
     link, to = sent.interface, fields.show(departure.gateway)
     whose = "its gateway " if departure.gateway != sent.destination else ""
     drop = next((event for event in events if event.verdict in DROPS), None)
-    near, request = (
-        scene.topology.pod_link(departure.gateway),
-        Request(departure.gateway, sent.source, scene.topology.macs(sent)[0]),
-    )
-    misled = _misled_answer(near, request, scene) if near else None
+    request = Request(departure.gateway, sent.source, scene.topology.macs(sent)[0])
+    misled = _misled_answer(scene.topology.pod_link(departure.gateway), request, scene)
     if misled:
-        return lost(f"{misled[0]}, when the pod at {link} asks for {to}.", misled[1])
+        reason, neighbor = misled
+        return lost(f"{reason}, when the pod at {link} asks for {to}.", neighbor)
     why, decider = _silence(sent, departure.gateway, scene)
     if drop:
         why, decider = f"{drop.family} {drop.table} {drop.chain} drops them: {quoted(drop, scene)}", decider_of(drop, scene)
@@ -719,7 +717,8 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
                 continue
             misled = _misled_answer(solicitation.link, solicitation.request, scene)
             if misled:
-                return f"{misled[0]}, when the node asks for {neighbor.address}.", misled[1]
+                reason, its = misled
+                return f"{reason}, when the node asks for {neighbor.address}.", its
             near = scene.topology.pod_link(solicitation.request.target)
             is_answer = solicitation.request.target == observation.sent.source
             near_query = query.answered if is_answer else query._replace(destination=solicitation.request.target)
