@@ -97,7 +97,7 @@ class FarEnds:
             if not self._drain([], [], events):
                 quiet += not self._poll.poll(LOOK)
         answer = self._resolved.get((link, request.target))
-        return answer.mac if answer and (answer.to == request.mac or answer.mac == mac) else None, events
+        return answer.mac if answer and (answer.mac == mac or answer.is_for(request.mac)) else None, events
 
     def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
         """Send the packet into its interface, or from the node itself, and wait until nothing more happens."""

@@ -59,6 +59,10 @@ class Resolution(t.NamedTuple):
     mac: bytes
     to: bytes
 
+    def is_for(self, mac: bytes) -> bool:
+        """Return whether the machine with a MAC address takes it: it is sent to that one, or to all, as azure-vnet does."""
+        return self.to == mac or is_group(self.to)
+
 
 def build(packet: Packet, source_mac: bytes, destination_mac: bytes) -> bytes:
     kind = IP6 if packet.family == IPV6 else IP

@@ -121,6 +121,11 @@ def test_a_request_for_a_mac_is_answered() -> None:
     assert frame.answer(asked, OTHER, MAC)[:12] == MAC + OTHER
 
 
+def test_who_asks_takes_an_answer_to_it_or_to_all() -> None:
+    answers = [frame.Resolution(B, OTHER, to) for to in (MAC, OTHER, b"\xff" * 6)]
+    assert [answer.is_for(MAC) for answer in answers] == [True, False, True]
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"\0" * 13, b"\0" * 12 + b"\x08\x00", b"\0" * 12 + b"\x08\x00" + b"E" * 10, b"\0" * 12 + b"\x86\xdd" + b"`" * 39],
