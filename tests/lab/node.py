@@ -254,10 +254,17 @@ class NamespaceNode(ClusterNode):
     def snapshot(self) -> dict[str, Any]:
         """A snapshot as of every node; its files by their differences from the host's.
 
-        A program that works beside the test may hold the lock of runs for a moment, which is waited for.
+        A program that works beside the test may hold the lock of runs for a moment, whose end is waited for.
         """
-        eventually(lambda: not Path(f"{self._layers}{LOCK}").exists(), limit=3)
-        return {**snapshot.network(self), "files": snapshot.files(self._layers, FOLDERS)}
+        files: dict[str, str] = {}
+
+        def is_free() -> bool:
+            files.clear()
+            files.update(snapshot.files(self._layers, FOLDERS))
+            return LOCK not in files
+
+        eventually(is_free, limit=3)
+        return {**snapshot.network(self), "files": files}
 
 
 def _result(completed: subprocess.CompletedProcess[str]) -> dict[str, Any]:
