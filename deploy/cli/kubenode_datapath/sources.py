@@ -36,11 +36,11 @@ class Evidence(t.NamedTuple):
     is_own: bool = False
 
 
-def this_node(subsets: t.Sequence[str] = SUBSETS) -> dict[str, t.Any]:
-    """Read this node. Raises Refusal without root."""
+def this_node(subsets: t.Sequence[str] = SUBSETS, is_compact: bool = False) -> dict[str, t.Any]:
+    """Read this node. Raises Refusal without root. is_compact: as of snapshot_backend.read()."""
     if os.geteuid() != 0:
         raise Refusal(f"root is needed to read this node, and this is user {os.geteuid()}. Run it again with sudo")
-    return snapshot_backend.read(process.run, subsets, catalogue.SETTINGS)
+    return snapshot_backend.read(process.run, subsets, catalogue.SETTINGS, is_compact)
 
 
 def evidence(options: argparse.Namespace, is_plugin: bool, subsets: t.Sequence[str], interface: str = "") -> Evidence:
@@ -51,7 +51,7 @@ def evidence(options: argparse.Namespace, is_plugin: bool, subsets: t.Sequence[s
     if is_plugin:
         return Evidence(cluster.snapshot(options), [], "a node of the cluster")
     if options.evidence == [LIVE]:
-        return Evidence(this_node((*subsets, "versions")), [], "this node", is_own=True)
+        return Evidence(this_node((*subsets, "versions"), is_compact=True), [], "this node", is_own=True)
     if LIVE in options.evidence:
         raise Invalid("dump", " ".join(options.evidence), f"{LIVE} alone, or evidence that was collected")
     return _read(options.evidence, options.node, interface)

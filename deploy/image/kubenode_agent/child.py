@@ -81,7 +81,7 @@ def audit(former: Audit | None = None) -> Audit:
 def _audit(former: str) -> dict[str, Any]:
     """Return the result with the snapshot's digest, or the digest alone if it is the former one. Raises DatapathError."""
     enter()
-    node = snapshot_backend.read(process.run, SUBSETS, catalogue.SETTINGS)
+    node = snapshot_backend.read(process.run, SUBSETS, catalogue.SETTINGS, is_compact=True)
     state = digest.digest(node)
     if state == former:
         return {DIGEST: state}

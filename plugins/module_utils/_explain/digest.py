@@ -15,9 +15,9 @@ from .._snapshot.values import Entry, entries
 from . import node_objects
 from .node_objects import NEIGHBOR, whole
 
-# What counts and ages in the texts of iptables-save and ipset save, where what else has such a form is left out as well.
-_COUNTED = re.compile(r"\[\d+:\d+\]|\b(?:timeout|packets|bytes) \d+")
-_TEXTS = ("iptables", "ipsets")
+# What counts and ages in the texts of iptables-save, ipset save and nft, where what else has such a form is left out as well.
+_COUNTED = re.compile(r"\[\d+:\d+\]|\b(?:timeout|packets|bytes) \d+|\bexpires \w+")
+_TEXTS = ("iptables", "ipsets", "nftables_text")
 _NEIGHBORS = ("neighbors", "pod_neighbors")
 COUNTERS = "counters"
 

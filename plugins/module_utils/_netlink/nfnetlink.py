@@ -32,7 +32,7 @@ GET_SET, GET_ELEMENTS = NFTABLES << 8 | 10, NFTABLES << 8 | 13
 SET_TABLE, NAME_OF_SET, FLAGS_OF_SET, ELEMENTS, FLAGS_OF_ELEMENT = 1, 2, 3, 3, 3  # NFTA_SET_..., NFTA_SET_ELEM_...
 CHANGES_BY_ITSELF = 0x10 | 0x20  # NFT_SET_TIMEOUT, NFT_SET_EVAL: time and packets change the elements
 INTERVAL_END = 0x1  # NFT_SET_ELEM_INTERVAL_END: no element, but where one ends
-TABLE_NAME, TABLE_USERDATA = 1, 6  # NFTA_TABLE_NAME, NFTA_TABLE_USERDATA
+TABLE_NAME, TABLE_USE, TABLE_USERDATA = 1, 3, 6  # NFTA_TABLE_NAME and others
 TABLE_COMMENT = 0  # libnftnl/udata.h: NFTNL_UDATA_TABLE_COMMENT, a type that a byte with the length and the text follow
 # include/uapi/linux/netfilter/ipset/ip_set.h: NFNL_SUBSYS_IPSET, IPSET_CMD_LIST; protocol, name and flags of a request
 LIST_SETS = 6 << 8 | 7
@@ -65,11 +65,15 @@ def has_table(family: str, name: str) -> bool:
     return code == 0
 
 
-def tables() -> list[tuple[str, str]]:
-    """Return the family and name of all tables. The kernel must have loaded nf_tables, as for has_table()."""
+def tables() -> dict[tuple[str, str], int]:
+    """Return the number of chains, sets and other objects of each table, by family and name; rules do not count.
+
+    The kernel must have loaded nf_tables, as for has_table().
+    """
     names = {number: family for family, number in FAMILIES.items()}
     bodies = wire.dump(GET_TABLE, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0), "the tables", _open)
-    return [(names.get(body[0], str(body[0])), text(attributes(body, 4), TABLE_NAME)) for body in bodies]
+    tables = ((names.get(body[0], str(body[0])), attributes(body, 4)) for body in bodies)
+    return {(family, text(attrs, TABLE_NAME)): int.from_bytes(attrs[TABLE_USE], "big") for family, attrs in tables}
 
 
 def table_comment(family: str, name: str) -> str:

@@ -45,4 +45,4 @@ def of_this_node(module: Module) -> dict[str, t.Any]:
     # Imported where needed: an audit of another node's snapshot does not read this one.
     from .._snapshot import snapshot_backend
 
-    return snapshot_backend.read(module.run, SUBSETS, catalogue.SETTINGS)
+    return snapshot_backend.read(module.run, SUBSETS, catalogue.SETTINGS, is_compact=True)

@@ -39,7 +39,7 @@ def main() -> None:
 def _rehearsed(
     module: Module, changes: tuple[changes_backend.Change, ...], trials: list[rehearsal_backend.Trial]
 ) -> list[rehearsal_backend.Rehearsal]:
-    observed = snapshot_backend.read(module.run, snapshot.PACKET_PATH)
+    observed = snapshot_backend.read(module.run, snapshot.PACKET_PATH, is_compact=True)
     connection = processes.ssh_connection()
     connected = rehearsal_backend.of_connection(connection, observed) if connection else None
     if connected:

@@ -54,7 +54,7 @@ def main() -> None:
             audit = audit_backend.Audit(observed, (), options["context"] or {}, is_own=is_own, assume=options["assume"])
             answer = audit_backend.repeated(audit, options["finding"], *asked, module.run)
         else:
-            observed = _of_this_node(module) if is_own else options["snapshot"]
+            observed = _of_this_node(module, earlier is None) if is_own else options["snapshot"]
             if earlier is None:  # two states are compared as they are
                 observed = trace_backend.about(observed, changes, options["packet"])
             sent = entrance.packet(options["packet"], observed)
@@ -80,8 +80,8 @@ def _earlier(options: t.Mapping[str, t.Any]) -> dict[str, t.Any] | None:
     return t.cast("dict[str, t.Any]", earlier)
 
 
-def _of_this_node(module: Module) -> dict[str, t.Any]:
+def _of_this_node(module: Module, is_compact: bool) -> dict[str, t.Any]:
     # Imported where needed: a trace of another node's snapshot does not read this one.
     from .._snapshot import snapshot_backend
 
-    return snapshot_backend.read(module.run, snapshot.PACKET_PATH)
+    return snapshot_backend.read(module.run, snapshot.PACKET_PATH, is_compact=is_compact)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import nft_json
+from . import nft_json, nft_text
 
 Entry = t.Mapping[str, t.Any]
 Place = tuple[str, str]  # family and name of a table
@@ -47,12 +47,14 @@ def differences(
     iptables: t.Iterable[Entry],
     ebtables: t.Iterable[Entry],
     objects: t.Sequence[Entry],
+    text: str = "",
 ) -> t.Iterator[tuple[str, str]]:
     """Yield each table of which the listings show something else than the kernel has, with a sentence.
 
-    sizes: the kernel's number of elements of each set that is to be compared. iptables, ebtables, objects: of a snapshot.
+    sizes: the kernel's number of elements of each set that is to be compared. iptables, ebtables, objects, text: of a snapshot;
+    objects and text are what nft lists.
     """
-    listings = _listed(iptables, ebtables, objects)
+    listings = _listed(iptables, ebtables, objects, text)
     by_table: dict[Place, list[Chain]] = {}
     for chain in kernel:
         by_table.setdefault((chain.family, chain.table), []).append(chain)
@@ -63,7 +65,7 @@ def differences(
     for place, listing in listings.items():
         if place not in by_table and any(listing.rules.values()):
             yield " ".join(place), "The kernel has no chain of it."
-    for name, size in nft_json.sizes(objects).items():
+    for name, size in {**nft_json.sizes(objects), **nft_text.sizes(text)}.items():
         if sizes.get(name, size) != size:
             yield " ".join(name[:2]), f"The kernel has {sizes[name]} elements in the set {name[2]}, and {size} are listed."
 
@@ -83,7 +85,9 @@ def _difference(chains: t.Sequence[Chain], listing: Listing) -> str:
     return "" if uses == seen else f"The kernel has {uses} rules and jumps, and {seen} are listed."
 
 
-def _listed(iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], objects: t.Sequence[Entry]) -> dict[Place, Listing]:
+def _listed(
+    iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], objects: t.Sequence[Entry], text: str
+) -> dict[Place, Listing]:
     listings: dict[Place, Listing] = {}
 
     def add(place: Place, rules: t.Mapping[str, int], policies: t.Mapping[str, str], jumps: int) -> None:
@@ -101,8 +105,8 @@ def _listed(iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], objects: t
             lines += [f":{chain['chain']} {chain['policy']}", *(f"-A {chain['chain']} {rule}" for rule in chain["rules"])]
     for name, lines in texts.items():
         add(("bridge", name), *_of_save("\n".join(lines)))
-    for place, (rules, policies, jumps) in nft_json.counted(objects).items():
-        add(place, rules, policies, jumps)
+    for place, counted in (*nft_json.counted(objects).items(), *nft_text.counted(text).items()):
+        add(place, *counted)
     return listings
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import memo
 from . import nft_words
 from .ruleset import Selection
 
@@ -60,7 +61,7 @@ class Listing(t.NamedTuple):
                     remaining += self.lines[block.first : place]
                 elif block.name in (selection.chains if block.kind == "chain" else selection.sets):
                     remaining += self._body(block, selection.elements.get(block.name, ()))
-        return "\n".join([*remaining, *self.lines[place:]])
+        return "\n".join([*filter(None, remaining), *self.lines[place:]])
 
     def _body(self, block: Block, places: t.Container[int]) -> list[str]:
         """Return the lines of a block; those of a map with verdicts with some of its elements."""
@@ -77,6 +78,7 @@ class Listing(t.NamedTuple):
         return [*result, lines[-1]]
 
 
+@memo.of_part
 def read(text: str) -> Listing:
     """Find the blocks of a text. Lines that belong to no table are in no block."""
     lines = [line.strip() for line in text.split("\n")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import memo
 from .._core.fields import Unfit
 from . import nft_words
 
@@ -63,6 +64,7 @@ class Listing(t.NamedTuple):
     allocated: int
 
 
+@memo.of_part
 def read(text: str, reserved: t.Container[str] = ()) -> Listing:
     """Read a ruleset. Whatever is not a permitted statement of a table is left out and named.
 

@@ -18,16 +18,44 @@ from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netfilter.iptables import PROGRAMS
 from .._netlink import nfnetlink
 from .._platform import kernel, process
-from .._ruleset import inventory, nft_json
+from .._ruleset import inventory, nft_json, nft_text
 from . import saved
 from .snapshot import Notes
 
 RULESETS = ("iptables", "ebtables", "nftables")  # subsets
+NFTABLES_TEXT = "nftables_text"  # a key beside nftables, of a snapshot that stays within a run
 ARP_TABLES = "/proc/net/arp_tables_names"
 RECENT = "/proc/net/xt_recent"  # only while the module is loaded; a file for each name (net/netfilter/xt_recent.c)
 _RECORD = re.compile(r"^src=(\S+) ", re.MULTILINE)
 IPVS = "/proc/net/ip_vs"  # only while IPVS is loaded
 NOT_INSTALLED = "{} is not installed. Install it and run again."
+MANY = 500  # objects of a table, such as that of kube-proxy, from which on its text is read in place of its JSON
+
+
+def large_tables() -> set[tuple[str, str]]:
+    """Return family and name of the tables of nft alone that have many chains or sets.
+
+    To list one, nft needs more than twice as much memory for JSON as for text, and for 15,000 endpoints 500 MiB.
+    """
+    tables = nfnetlink.tables() if kernel.is_ready("nf_tables") else {}
+    return {place for place, count in tables.items() if count >= MANY and not _may_be_saved(*place)}
+
+
+def _may_be_saved(family: str, name: str) -> bool:
+    """Return whether a program of iptables or ebtables may print a table."""
+    return family in (*PROGRAMS, "bridge") and name in (*saved.TABLES, "broute")
+
+
+def nftables_text(run: process.Runner, note: Notes, places: t.Iterable[tuple[str, str]]) -> str:
+    """Return tables as nft lists them for users. places: family and name of each; one that was removed meanwhile is left out."""
+    texts = []
+    for place in sorted(places):
+        try:
+            texts.append(_printed(run, "nft", "list", "table", *place))
+        except Failure as failure:
+            if nfnetlink.has_table(*place):
+                note(" ".join(place), str(failure))
+    return "".join(texts)
 
 
 def nftables(run: process.Runner, _note: Notes, excluded: t.Collection[tuple[str, str]] = frozenset()) -> list[dict[str, t.Any]]:
@@ -69,9 +97,9 @@ def kernel_chains() -> list[inventory.Chain]:
     ]
 
 
-def kernel_sizes(objects: t.Sequence[inventory.Entry]) -> dict[inventory.NameOfSet, int]:
-    """Return the number of elements of the sets that are listed, without those that time or packets change. Raises Failure."""
-    counted = ((place, nfnetlink.size(*place)) for place in nft_json.sizes(objects))
+def kernel_sizes(names: t.Iterable[inventory.NameOfSet]) -> dict[inventory.NameOfSet, int]:
+    """Return the number of elements of sets, without those that time or packets change. Raises Failure."""
+    counted = ((place, nfnetlink.size(*place)) for place in names)
     return {place: size for place, size in counted if size is not None}
 
 
@@ -80,7 +108,9 @@ def differences(values: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
     if not kernel.is_ready("nf_tables") or values.get("nftables") is None:
         return []
     iptables, ebtables, objects = (values.get(subset) or [] for subset in RULESETS)
-    return [*inventory.differences(kernel_chains(), kernel_sizes(objects), iptables, ebtables, objects)]
+    text = values.get(NFTABLES_TEXT) or ""
+    sizes = kernel_sizes((*nft_json.sizes(objects), *nft_text.sizes(text)))
+    return [*inventory.differences(kernel_chains(), sizes, iptables, ebtables, objects, text)]
 
 
 def _objects(run: process.Runner, *words: str) -> list[dict[str, t.Any]]:

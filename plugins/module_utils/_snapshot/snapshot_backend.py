@@ -221,8 +221,14 @@ def _reader(subset: str) -> Reader:
     return software_backend.READERS[subset]
 
 
-def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str] = ()) -> dict[str, t.Any]:
-    """Return the snapshot of these subsets. run: starts programs. further: as for settings()."""
+def read(
+    run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str] = (), is_compact: bool = False
+) -> dict[str, t.Any]:
+    """Return the snapshot of these subsets. run: starts programs. further: as for settings().
+
+    is_compact: whether large tables of nft are texts, in ``nftables_text``, which no user and no other snapshot is to have.
+    """
+    large = netfilter_backend.large_tables() if is_compact and NFTABLES in subsets else set()
     values: dict[str, t.Any] = dict.fromkeys(subsets)
     unread: list[Unread] = []
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -231,7 +237,7 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
         if len(OF_ALL_NAMESPACES & {*subsets}) > 1:  # a node may have hundreds: each is asked once, and not by each reader
             with contextlib.suppress(Failure):  # which each reader then notes
                 shared.enter_context(interfaces_backend.remembering(with_own=True))
-        _read(run, values, unread, subsets, further)
+        _read(run, values, unread, subsets, large, further)
     composed = snapshot.compose(values, unread, origin)
     if not {*netfilter_backend.RULESETS} <= {*subsets}:
         return composed
@@ -241,7 +247,7 @@ def read(run: process.Runner, subsets: t.Sequence[str], further: t.Sequence[str]
             return composed
         # Programs such as kube-proxy may have changed a table between two listings.
         unread[:] = [entry for entry in unread if entry.subset not in netfilter_backend.RULESETS]
-        _read(run, values, unread, netfilter_backend.RULESETS)
+        _read(run, values, unread, netfilter_backend.RULESETS, large)
         composed = snapshot.compose(values, unread, origin)
     unread += (Unread(NFTABLES, *difference) for difference in netfilter_backend.differences(composed))
     return snapshot.compose(values, unread, origin)
@@ -252,6 +258,7 @@ def _read(
     values: dict[str, t.Any],
     unread: list[Unread],
     subsets: t.Sequence[str],
+    large: set[tuple[str, str]],
     further: t.Sequence[str] = (),
 ) -> None:
     # nft lists what the programs of iptables and ebtables do not print.
@@ -260,11 +267,13 @@ def _read(
         def note(name: str, reason: str, subset: str = subset) -> None:
             unread.append(Unread(subset, name, reason))
 
-        printed = saved.printed(values.get("iptables") or (), values.get("ebtables") or ())
+        excluded = saved.printed(values.get("iptables") or (), values.get("ebtables") or ()) | large
         options: dict[str, dict[str, t.Any]] = {
-            NFTABLES: {"excluded": printed}, SETTINGS: {"further": further}, PODS: {"with_listeners": LISTENERS in subsets}
+            NFTABLES: {"excluded": excluded}, SETTINGS: {"further": further}, PODS: {"with_listeners": LISTENERS in subsets}
         }  # fmt: skip
         try:
             values[subset] = _reader(subset)(run, note, **options.get(subset, {}))
+            if subset == NFTABLES and large:
+                values[netfilter_backend.NFTABLES_TEXT] = netfilter_backend.nftables_text(run, note, large)
         except Failure as failure:
             note("", str(failure))

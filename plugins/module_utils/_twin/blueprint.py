@@ -142,7 +142,7 @@ def draw(snapshot: Snapshot) -> Blueprint:
         list(_restores(snapshot, sizes, hooks, notes)),
         hooks,
         objects,
-        "\n".join([text, servers, *(each.table for each in programs.values())]),
+        "\n".join(filter(None, (text, servers, *(each.table for each in programs.values())))),
         virtual_servers.addresses(snapshot.ipvs) if servers else {},
         sizes,
         notes,

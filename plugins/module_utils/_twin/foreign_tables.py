@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import memo
 from .._core.errors import Invalid
 from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import Language
@@ -36,14 +37,19 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
 
     reserved: names of tables that are left out.
     """
-    text, count = _TRACING.subn("", text)
-    _note_untraced(count > 0, notes)
-    listing = nft_listing.read(text, reserved)
+    untraced = _untraced(text)
+    _note_untraced(untraced != text, notes)
+    listing = nft_listing.read(untraced, reserved)
     if listing.notes and not listing.tables:
         raise Invalid("snapshot.nftables_text", text[:200], "tables as nft list ruleset prints them")
     sizes.nft("snapshot.nftables_text", listing.allocated)
     notes += map(gap, listing.notes)
     return listing.text
+
+
+@memo.of_part
+def _untraced(text: str) -> str:
+    return _TRACING.sub("", text)
 
 
 def tables(text: str, family: str, language: Language, notes: list[Assumption]) -> str:

@@ -226,7 +226,7 @@ def _sources(drawn: Blueprint) -> tuple[nft_blocks.Listing, list[t.Sequence[Tabl
         return None
     saved = (iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores)
     of_programs = ([legacy_half.hooked(table, drawn.hooks) for table in tables] for tables in saved)
-    return listing, [nft_json.tables(drawn.ruleset), nft_text.of_listing(listing), *of_programs]
+    return listing, [nft_json.tables(drawn.ruleset), nft_text.tables(drawn.ruleset_text), *of_programs]
 
 
 def names_all_addresses(drawn: Blueprint) -> bool:

@@ -54,3 +54,14 @@ def test_a_state_has_one_digest_whatever_counts_and_ages(name: str) -> None:
             after = digest(snapshot_of(layout, machines))
             assert after != before, str(change)
             before = after
+
+
+def test_a_table_that_is_text_has_one_digest_whatever_counts_and_ages() -> None:
+    table = (
+        "table ip t {{\n set s {{ elements = {{ 10.0.0.1 expires {} }} }}\n chain c {{ counter packets {} bytes {} {} }}\n}}\n"
+    )
+    first, counted, changed = (
+        digest({"nftables_text": table.format(*words)})
+        for words in (("2h59m3s", 1, 60, "drop"), ("1h", 2, 120, "drop"), ("1h", 2, 120, "accept"))
+    )
+    assert first == counted != changed
