@@ -36,7 +36,7 @@ SIZE = "type ipv4_addr\nsize 50000000"
         ({"neighbors": [{}] * 131073}, "snapshot.neighbors must be at most 131072 entries"),
         ({"nftables": [{"set": {"elem": [1] * 524289}}]}, "snapshot.nftables must be at most 524288 elements of sets"),
         ({"nftables_text": "1," * 524289}, "snapshot.nftables_text must be at most 524288 elements of sets"),
-        ({"nftables_text": "\n" * 262145}, "snapshot.nftables_text must be at most 262144 lines"),
+        ({"nftables_text": "\n" * 524289}, "snapshot.nftables_text must be at most 524288 lines"),
         ({"iptables": [{"save": "\n" * 262145}]}, "snapshot.iptables must be at most 262144 lines"),
         ({"ebtables": [{"rules": ["x" * (65 << 20)]}]}, "snapshot.ebtables must be at most 67108864 bytes"),
         (sets("create s hash:ip hashsize 134217728"), "snapshot.ipsets[0].save must be a set with hashsize of at most 4194304"),
