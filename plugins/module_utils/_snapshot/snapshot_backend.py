@@ -228,7 +228,10 @@ def read(
 
     is_compact: whether large tables of nft are texts, in ``nftables_text``, which no user and no other snapshot is to have.
     """
-    large = netfilter_backend.large_tables() if is_compact and NFTABLES in subsets else set()
+    large: set[tuple[str, str]] = set()
+    if is_compact and NFTABLES in subsets:
+        with contextlib.suppress(Failure):  # which the reader then notes
+            large = netfilter_backend.large_tables()
     values: dict[str, t.Any] = dict.fromkeys(subsets)
     unread: list[Unread] = []
     now = datetime.datetime.now(datetime.timezone.utc)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import Failure
+from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import nfnetlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._platform import process
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import nft_json, nft_text
 from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import netfilter_backend, snapshot_backend
@@ -96,6 +98,16 @@ def test_a_table_that_nft_does_not_list_is_unread(lab: EniLab, monkeypatch: pyte
     read = compact(lab.node("node1"))
     assert {(entry["subset"], entry["object"]) for entry in read["unread"]} == {("nftables", "ip kube-proxy")}
     assert [table.name for table in nft_json.tables(read["nftables"])] == ["small"]
+
+
+def test_without_the_kernel_s_list_of_tables_the_ruleset_is_unread(lab: EniLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tables() -> dict[tuple[str, str], int]:
+        raise Failure("the tables cannot be listed")
+
+    monkeypatch.setattr(nfnetlink, "tables", tables)
+    read = compact(lab.node("node1"))
+    assert {"subset": "nftables", "object": "", "reason": "the tables cannot be listed"} in read["unread"]
+    assert read["nftables"] is None
 
 
 def test_an_audit_and_a_trace_say_of_a_node_what_they_say_of_its_snapshot(lab: EniLab) -> None:

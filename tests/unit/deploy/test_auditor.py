@@ -263,7 +263,7 @@ def test_an_audit_is_what_the_child_answers(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_result_stays_while_the_state_does(monkeypatch: pytest.MonkeyPatch) -> None:
     states, state = {"bb": audit(ERROR), "cc": audit()}, "bb"
     monkeypatch.setattr(child, "enter", lambda: None)
-    monkeypatch.setattr(child.snapshot_backend, "read", lambda *_words: state)
+    monkeypatch.setattr(child.snapshot_backend, "read", lambda *_words, **_options: state)
     monkeypatch.setattr(child.digest, "digest", str)
     monkeypatch.setattr(child.audit_backend, "Audit", lambda node, *_checks, **_options: node)
     monkeypatch.setattr(child.audit_backend, "result", lambda node, _run: states[node])
