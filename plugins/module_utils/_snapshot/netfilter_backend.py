@@ -134,7 +134,7 @@ def iptables(run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
 
 
 def _nft_tables(family: str) -> set[str]:
-    tables = nfnetlink.tables() if kernel.is_ready("nf_tables") else []
+    tables = nfnetlink.tables() if kernel.is_ready("nf_tables") else {}
     return {name for of_family, name in tables if of_family == family} & set(saved.TABLES)
 
 

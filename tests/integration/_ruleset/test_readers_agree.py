@@ -122,8 +122,9 @@ table inet t {
 
 def test_the_kernel_counts_the_elements_that_are_listed() -> None:
     reading = (
-        "import json,sys; from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import netfilter_backend;"
-        "sizes = netfilter_backend.kernel_sizes(json.load(sys.stdin)['nftables']);"
+        "import json,sys; from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import nft_json;"
+        "from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import netfilter_backend;"
+        "sizes = netfilter_backend.kernel_sizes(nft_json.sizes(json.load(sys.stdin)['nftables']));"
         "print(json.dumps({name: size for (*_table, name), size in sizes.items()}))"
     )
     _loaded, sizes = printed(f"nft -f - <<'END'\n{SETS}END", f'nft -j list ruleset | python3 -c "{reading}"')[:2]
