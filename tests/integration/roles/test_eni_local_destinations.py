@@ -12,6 +12,7 @@ import pytest
 
 from lab.node import POD_PORT, NamespaceNode
 from lab.uplinks import SERVER, V4, V6, Addresses, UplinkLab
+from lab.waiting import until
 
 FAMILIES = pytest.mark.parametrize("family", [V4, V6], ids=["ipv4", "ipv6"])
 OPTIONS: dict[str, Any] = {
@@ -54,7 +55,7 @@ def test_the_address_of_an_eni_reaches_pods_here_and_on_other_nodes(
         return [lab.fetch(pod, POD_PORT, node, family.node(1)) is not None for pod in pods]
 
     # The pod on node2 gets the request by eth0, and its answer comes by eth0.
-    assert reached() == [True, True]
+    until("a new lab reaches both pods", reached, expected=[True, True])
     assert lab.fetch(family.node(1), SERVER) is None
     result = profile(node)
     assert not result["failed"] and result["changed"], result
