@@ -15,7 +15,7 @@ from .ruleset import Selection
 
 _TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
 _BLOCK = re.compile(r"(\w+(?: \w+)?) (\S+) \{")
-_TEXT = re.compile(r'"[^"]*"')
+QUOTED = re.compile(r'"[^"]*"')
 _ELEMENTS = "elements = {"
 _SETS = ("set", "map")
 Place = tuple[str, str]  # family and name of a table
@@ -100,7 +100,7 @@ def read(text: str) -> Listing:
             is_complete &= is_inside
             is_inside = False
         else:
-            is_complete &= not line or (is_inside and "{" not in _TEXT.sub("", line))
+            is_complete &= not line or (is_inside and "{" not in QUOTED.sub("", line))
         place += 1
     return Listing(lines, tables, is_complete and not is_inside and _have_names_of_their_own(tables))
 
@@ -128,7 +128,7 @@ def _depth(line: str) -> int:
     """Return how many braces a line opens and does not close."""
     if "{" not in line and "}" not in line:
         return 0
-    text = _TEXT.sub("", line)
+    text = QUOTED.sub("", line)
     return text.count("{") - text.count("}")
 
 

@@ -17,7 +17,7 @@ from .ruleset import Bits, Chain, Element, Lazy, Match, Rule, Statement, Table, 
 LARGEST = 2**64 - 1
 _BASE = re.compile(r"type (\w+) hook (\w+)(?: devices?((?: (?!priority)\S+)*))?[^;]*(?:; ?)?(?:policy (\w+) ?;? ?)?")
 _DEVICE = re.compile(r'[^\s"{},=]+')
-_QUOTED, _JUMP = re.compile('"[^"]*"'), re.compile(r"\b(?:jump|goto) ")
+_JUMP = re.compile(r"\b(?:jump|goto) ")
 _HANDLE = re.compile(r"\s*# handle \d+$")
 # Fields of one word, and the first words of those of two.
 _BARE = nft_words.words("iif iifname iifgroup iiftype oif oifname oifgroup oiftype")
@@ -77,7 +77,7 @@ def counted(text: str) -> dict[nft_blocks.Place, tuple[dict[str, int], dict[str,
     """Return what nft_json.counted() returns, without reading a rule."""
     listing, jumps = nft_blocks.read(text), dict[nft_blocks.Place, int]()
     for place, blocks in listing.tables:
-        lines = (_QUOTED.sub("", line) for block in blocks for line in listing.lines[block.first + 1 : block.last])
+        lines = (nft_blocks.QUOTED.sub("", line) for block in blocks for line in listing.lines[block.first + 1 : block.last])
         jumps[place] = sum(len(_JUMP.findall(line)) for line in lines)
     return {
         (table.family, table.name): (
