@@ -193,3 +193,14 @@ def test_the_nodes_tables_are_compared_beside_those_of_the_twin(monkeypatch: pyt
     objects: list[dict[str, Any]] = [{"table": {"family": "inet", "name": "t"}}, {"chain": place}]
     (note,) = build_backend._differences({}, objects, drawn(program()))
     assert "inet t is another one in the twin" in note.sentence
+
+
+def test_a_table_to_which_a_world_adds_a_chain_as_text_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = [inventory.Chain("inet", "t", name, True, "accept", 1) for name in ("c", "further")]
+    monkeypatch.setattr(netfilter_backend, "kernel_chains", lambda: kernel)
+    place = {"family": "inet", "table": "t", "name": "c", "type": "filter", "hook": "forward", "prio": 0, "policy": "accept"}
+    rule = {"family": "inet", "table": "t", "chain": "c", "expr": [{"drop": None}]}
+    objects: list[dict[str, Any]] = [{"table": {"family": "inet", "name": "t"}}, {"chain": place}, {"rule": rule}]
+    added = "table inet t {\nchain further {\ntype filter hook forward priority 0;\ndrop\n}\n}\n"
+    both = drawn(program())._replace(ruleset_text=added)
+    assert [*build_backend._differences({}, objects, both)] == []
