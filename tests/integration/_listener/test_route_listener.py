@@ -301,7 +301,7 @@ def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: Namespace
     """No program removed the routes, so a pause would only leave pods without their routes."""
     good = own_objects(node)
     seconds = []
-    for _flap in range(10):
+    for _flap in range(4):
         seconds.append(flap(node, listener, good))
         time.sleep(1)
     print("back after", [round(one, 2) for one in seconds])
