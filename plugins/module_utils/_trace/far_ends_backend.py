@@ -8,6 +8,7 @@ messages."""
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import struct
@@ -31,9 +32,13 @@ IP_TRANSPARENT, IPV6_TRANSPARENT, SO_MARK, SO_RCVBUFFORCE = 19, 75, 36, 33
 IP_MTU_DISCOVER, IPV6_MTU_DISCOVER, PMTUDISC_DONT, PMTUDISC_DO = 10, 23, 0, 2
 UDP_HEADER = 8  # bytes
 LOOK = 2  # milliseconds of a look at what arrives; of a busy machine it is longer, where a clock would end the wait too early
-# Looks at which nothing arrives: behind what explains how the packet's way ends, and without that. The kernel processes a packet
-# before the call that sends it returns, unless it waits for a neighbour.
+# Looks at which nothing arrives: behind what explains how the packet's way ends, and without that.
 QUIET, PATIENCE = 1, 200
+# A processor takes the frames of its queue in order (net/core/dev.c, enqueue_to_backlog). Frames that this process sends itself
+# come back behind those that the packet has caused; between two of them, it passes a link at least, and the longest way has a
+# dozen. No protocol reads them: ETH_P_802_EX1 is for experiments.
+MARKS, LOOPBACK = 32, "lo"
+MARK = bytes(12) + b"\x88\xb5"
 MOST_LOOKS, MOST_MESSAGES = 2500, 50_000  # for a packet with all packets that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
 
@@ -67,6 +72,7 @@ class FarEnds:
         self._poll = select.poll()
         self._poll.register(self._packets, select.POLLIN)
         self._poll.register(self._trace, select.POLLIN)
+        self._marks = 0  # frames of this process itself that have come back since anything else arrived
         self._open: list[socket.socket] = []
         self._resolved: dict[tuple[str, bytes], Resolution] = {}  # by link and address
 
@@ -101,6 +107,10 @@ class FarEnds:
 
     def send(self, packet: Packet, source_mac: bytes = b"", destination_mac: bytes = b"") -> Observation:
         """Send the packet into its interface, or from the node itself, and wait until nothing more happens."""
+        with _one_processor():
+            return self._sent(packet, source_mac, destination_mac)
+
+    def _sent(self, packet: Packet, source_mac: bytes, destination_mac: bytes) -> Observation:
         frames, solicitations, events = list[tuple[str, Frame]](), list[Solicitation](), list[Event]()
         self._drain([], [], [])
         before, error = _counters(), ""
@@ -116,11 +126,13 @@ class FarEnds:
             arrived = self._drain(frames, solicitations, events)
             looks, messages = looks + 1, messages + arrived
             quiet = 0 if arrived else quiet
-            is_late = looks > MOST_LOOKS or messages > MOST_MESSAGES
-            moved = _moved(before) if is_late or quiet >= self._quiet else {}
+            is_over = looks > MOST_LOOKS or messages > MOST_MESSAGES or self._marks >= MARKS
+            moved = _moved(before) if is_over or quiet >= self._quiet else {}
             observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
-            if is_late or quiet >= (self._quiet if is_explained(observation) else PATIENCE):
+            if is_over or quiet >= (self._quiet if is_explained(observation) else PATIENCE):
                 break
+            with contextlib.suppress(OSError):  # the loopback is down
+                self._packets.sendto(MARK, (LOOPBACK, 0))
             quiet += not self._poll.poll(LOOK)
         unanswered = [solicitation for solicitation in solicitations if not solicitation.is_answered]
         wire.exchange(
@@ -141,6 +153,7 @@ class FarEnds:
                 break
             link = self._names.get(int(name[1:])) if name[1:].isdigit() else None
             if direction == PACKET_OUTGOING or link is None:
+                self._marks += direction != PACKET_OUTGOING and data == MARK
                 continue
             count += 1
             received = frame.read(data)
@@ -159,6 +172,7 @@ class FarEnds:
                     if message.kind == nfnetlink.TRACE:
                         count += 1
                         events.append(kernel_events.event(message.body))
+        self._marks = 0 if count else self._marks
         return count
 
     def _receive(self) -> bytes:
@@ -210,6 +224,17 @@ class FarEnds:
     def _scope(self, packet: Packet) -> int:
         """Return the index of the first link but the loopback for a link-local destination, and 0 for any other."""
         return min((index for index in self._names if index > 1), default=0) if fields.is_link_local(packet.destination) else 0
+
+
+@contextlib.contextmanager
+def _one_processor() -> t.Iterator[None]:
+    """Stay on one processor, so that all frames come into one queue."""
+    usual = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(usual)[os.getpid() % len(usual)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usual)
 
 
 def _counters() -> list[str]:

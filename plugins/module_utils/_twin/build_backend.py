@@ -223,7 +223,8 @@ def _add_hooks(run: process.Runner, hooks: t.Sequence[Hook]) -> dict[Place, int]
 
 def _created_links(links: t.Sequence[NewLink], isolated: Isolated, notes: list[Assumption]) -> list[NewLink]:
     """Create the links. Return those that the kernel did not refuse."""
-    wire.exchange([link_messages.set_link_up(LOOPBACK_INDEX, 1)])
+    for open_socket in (wire.open_socket, isolated.netlink.dup):
+        wire.exchange([link_messages.set_link_up(LOOPBACK_INDEX, 1)], open_socket)
     created: list[NewLink] = []
     for first in range(0, len(links), PART):
         part = links[first : first + PART]

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from ansible_collections.kubenode.datapath.plugins.module_utils._pastes import pastes
+from ansible_collections.kubenode.datapath.plugins.module_utils._trace import far_ends_backend, trace_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._trace import packet as packets
-from ansible_collections.kubenode.datapath.plugins.module_utils._trace import trace_backend
 from lab.node import NamespaceNode
 from lab.steps import Steps
 
@@ -108,6 +109,17 @@ def test_a_rule_of_ebtables_that_diverts_a_frame_is_found_and_cured(node: Namesp
     assert "--ip-dst 10.240.0.32 -j dnat --to-dst a2:96:88:20:cb:c6" in found["culprit"]["text"]
     # The report has no table of nftables, which may drop the packet as well.
     assert [(cure["change"], cure["certain"]) for cure in found["cures"]] == [("cilium_migration", False)]
+
+
+def test_how_a_packet_ends_is_known_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No counter and no rule tells that the bridge has no port for the frame. A look that no frame ends takes too long."""
+    told, dump, _settings = case("azure-vnet-leftovers")
+    pasted = pastes.read(dump, told["interface"])
+    monkeypatch.setattr(far_ends_backend, "LOOK", 600_000)
+    started = time.monotonic()
+    question = trace_backend.Question(pasted.snapshot, packets.from_options(told), {})
+    assert trace_backend.in_one_world(question, random_nodes.run).way.verdict == "dropped"
+    assert time.monotonic() - started < 300
 
 
 def test_a_probe_from_a_link_local_address_is_cured_by_the_probe_table(node: NamespaceNode) -> None:
