@@ -113,7 +113,7 @@ class FarEnds:
     def _sent(self, packet: Packet, source_mac: bytes, destination_mac: bytes) -> Observation:
         frames, solicitations, events = list[tuple[str, Frame]](), list[Solicitation](), list[Event]()
         self._drain([], [], [])
-        before, error = _counters(), ""
+        self._marks, before, error = 0, _counters(), ""
         if packet.interface:
             self._write(packet.interface, frame.build(packet, source_mac, destination_mac))
         else:
