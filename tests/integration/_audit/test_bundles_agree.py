@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.plugin_utils import _pastes
 from lab.node import NamespaceNode
@@ -102,7 +103,7 @@ def contradictions(of_node: Result, of_bundle: Result) -> Iterator[str]:
     yield from (f"{check} passes in the bundle alone" for check in {*of_bundle["passed"]} - {*of_node["passed"]})
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES, lambda name: name in ("healthy, probe translated", "strict filter")))
 def test_a_bundle_agrees_with_its_node(tmp_path: Path, name: str) -> None:
     case = CASES[name]
     with case.node() as node:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from sampling import marked
 
 from lab import honest_answers, lies, lying_fleet, playbook
 from lab.lying_fleet import Fleet, Run
@@ -103,6 +102,7 @@ BOOKS = {
     "a checkpoint": Book({"lying_node_arms": True}, ARMED, 0, write=under_checkpoint),
 }
 SLICES = 12
+ON_THE_NEWEST = ("cilium_migration", "trace", "every module", "a checkpoint")  # that make test plays on the newest ansible-core
 
 
 def chosen(book: str, part: int | None) -> Iterator[str]:
@@ -136,7 +136,12 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.mark.parametrize("book", marked(BOOKS, lambda book: BOOKS[book].each_core, pytest.mark.each_core))
+def case(book: str) -> Any:
+    marks = [pytest.mark.each_core] * BOOKS[book].each_core + [pytest.mark.thorough] * (book not in ON_THE_NEWEST)
+    return pytest.param(book, marks=marks)
+
+
+@pytest.mark.parametrize("book", map(case, BOOKS))
 def test_the_answers_of_a_lying_node_are_data(folder: Path, book: str) -> None:
     alone, together, liars = runs(folder, book, chosen(book, None))
     assert not lying_fleet.violations(alone, together, liars)
