@@ -174,6 +174,7 @@ def test_a_listing_that_a_writer_disturbs_is_made_again(node: VmNode) -> None:
     assert predicted["changed"]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("past")
 def test_other_programs_lose_nothing_with_the_lock_or_without(node: VmNode) -> None:
     before = listing(node)

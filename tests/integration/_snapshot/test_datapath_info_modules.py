@@ -124,6 +124,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.thorough
 def test_the_twin_of_a_vrf_on_a_kernel_without_them_agrees_with_packets(lab: Lab, node: VmNode) -> None:
     """One of the two addresses behind vb has a route in the VRF's table, and the other in table main."""
     for line in VRF:
