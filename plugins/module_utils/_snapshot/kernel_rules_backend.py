@@ -20,6 +20,7 @@ from .._ruleset import nft_blocks, nft_expressions
 
 ATTEMPTS = 3  # to read between two changes
 MOST_SETS = 16  # that nft is asked for one by one
+MOST_KEYS = 256  # that the kernel is asked for in one request
 Lister = t.Callable[..., str]  # returns what nft prints for words; raises Failure
 
 
@@ -43,16 +44,19 @@ def _head(family: str, name: str) -> list[str]:
 
 def _chains(nft: Lister, family: str, name: str) -> t.Iterator[str]:
     """Yield the lines of the chains. Raises Unread."""
-    members = functools.partial(_members, family, name)
-    rules: dict[str, list[str]] = {}
+    rules, elements = dict[str, list[str]](), functools.partial(members, family, name)
     for chain, _handle, encoding, userdata in nfnetlink.each_rule(family, name):
-        rules.setdefault(chain, []).append(nft_expressions.line(family, encoding, userdata, members))
+        rules.setdefault(chain, []).append(nft_expressions.line(family, encoding, userdata, elements))
     for first, *middle, last in _blocks(nft("list", "chains", family), family, name):
         yield from (first, *middle, *rules.get(first.split()[1], ()), last)
 
 
-def _members(family: str, table: str, name: str, keys: t.Iterable[int]) -> list[dict[int, bytes]]:
-    return nfnetlink.members(family, table, name, [*map(nft_expressions.key, keys)])
+def members(family: str, table: str, name: str, keys: range) -> list[dict[int, bytes]]:
+    """Return the elements of a set without a name. keys: the numbers that it may have; none for any."""
+    asked = [*map(nft_expressions.key, keys[:MOST_KEYS])]
+    listed = nfnetlink.members(family, table, name, asked)
+    # The kernel stops at the first key that the set does not have.
+    return listed if len(listed) >= len(keys) else nfnetlink.members(family, table, name)
 
 
 def _sets(nft: Lister, family: str, name: str) -> t.Iterator[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink import nfnetlink
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import nft_blocks, nft_expressions
+from ansible_collections.kubenode.datapath.plugins.module_utils._snapshot import kernel_rules_backend
 from lab import Lab, Node
 
 IN_EACH_FAMILY = (
@@ -29,7 +30,7 @@ IN_EACH_FAMILY = (
     'iifname "eth0" accept', 'iifname "eth*" accept', 'oifname != "lo" drop', 'iifname { "a", "b" } accept', "iif lo accept",
     "fib daddr type local accept", "fib saddr type { local, unicast } accept", "fib daddr . iif type local accept",
     "fib saddr . iif oif 0 drop", "numgen random mod 2 vmap { 0 : accept, 1 : drop }",
-    "numgen inc mod 3 offset 5 vmap { 5 : accept, 6 : jump other, 7 : drop }", "numgen random mod 2 0 drop",
+    "numgen inc mod 3 offset 5 vmap { 5 : accept, 6 : jump other, 7 : drop }", "numgen random mod 4 vmap { 1 : accept, 3 : drop }", "numgen random mod 2 0 drop",
     "jhash ip saddr mod 2 vmap { 0 : accept, 1 : drop }", "counter packets 3 bytes 180 accept", "reject", "reject with tcp reset",
     "reject with icmpx type admin-prohibited", "log prefix \"seen \" accept", "limit rate 10/second accept", "queue num 1",
     "ct direction original accept", "ct original ip saddr 10.0.0.1 accept", "tcp flags syn accept", "meta length > 1400 drop",
@@ -93,7 +94,7 @@ def load(node: Any, family: str, sets: str, rules: dict[str, str]) -> dict[str, 
 
 
 def read(family: str) -> dict[str, str]:
-    members = functools.partial(_members, family)
+    members = functools.partial(kernel_rules_backend.members, family, "x")
     lines = dict[str, str]()
     for rule in nfnetlink.each_rule(family, "x"):
         try:
@@ -101,10 +102,6 @@ def read(family: str) -> dict[str, str]:
         except nft_expressions.Unread:
             continue
     return lines
-
-
-def _members(family: str, name: str, keys: range) -> list[dict[int, bytes]]:
-    return nfnetlink.members(family, "x", name, [*map(nft_expressions.key, keys)])
 
 
 @pytest.mark.parametrize("name", TABLES)
