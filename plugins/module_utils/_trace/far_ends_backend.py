@@ -230,11 +230,13 @@ class FarEnds:
 def _one_processor() -> t.Iterator[None]:
     """Stay on one processor, so that all frames come into one queue."""
     usual = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {sorted(usual)[os.getpid() % len(usual)]})
+    with contextlib.suppress(OSError):  # a container may forbid it; then the scheduler rarely moves so short a work
+        os.sched_setaffinity(0, {sorted(usual)[os.getpid() % len(usual)]})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, usual)
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, usual)
 
 
 def _counters() -> list[str]:
