@@ -70,12 +70,7 @@ def read(text: str, reserved: t.Container[str] = ()) -> Listing:
 
     reserved: names of tables that are left out.
     """
-    tokens: list[str] = []
-    lines = text.removesuffix("\n").split("\n")
-    for line in lines:
-        tokens += nft_words.tokens(line)
-        tokens.append("\n")
-    return _Reader(tokens, len(lines), reserved).read()
+    return _Reader(text.removesuffix("\n").split("\n"), reserved).read()
 
 
 def check(kind: str, words: t.Sequence[str]) -> None:
@@ -112,18 +107,26 @@ def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
 
 
 class _Reader:
-    """Tokens of a ruleset, read from the front."""
+    """Tokens of a ruleset, read from the front, line by line: all of those of a large ruleset take ten times its size."""
 
-    def __init__(self, tokens: list[str], lines: int, reserved: t.Container[str]) -> None:
-        self._tokens, self._place, self._line = tokens, 0, 0
+    def __init__(self, lines: list[str], reserved: t.Container[str]) -> None:
+        self._source, self._tokens, self._place, self._line = iter(lines), list[str](), 0, 0
         self._reserved = reserved
-        self._lines: list[list[str]] = [[] for _line in range(lines)]
+        self._lines: list[list[str]] = [[] for _line in lines]
+        self._joined = 0  # lines whose words are one text
         self._tables: list[tuple[str, str]] = []
         self._notes: list[str] = []
         self._left_out = self._allocated = 0
 
+    def _has_more(self) -> bool:
+        """Return whether a token follows, of the next line if need be."""
+        if self._place >= len(self._tokens):
+            line = next(self._source, None)
+            self._tokens, self._place = [] if line is None else [*nft_words.tokens(line), "\n"], 0
+        return bool(self._tokens)
+
     def read(self) -> Listing:
-        while self._place < len(self._tokens):
+        while self._has_more():
             line, words, end = self._words("{}")
             if end == "{":
                 self._table(line, words)
@@ -141,7 +144,7 @@ class _Reader:
             return self._leave_out(line, [*words, "{"], "a table with its family and a name of its own")
         line_before = [*self._lines[line]]
         self._emit(line, ["table", family, name, "{"])
-        while self._place < len(self._tokens):
+        while self._has_more():
             start, words, end = self._words("{}")
             if end == "{":
                 self._object(start, words)
@@ -172,7 +175,7 @@ class _Reader:
             return self._leave_out(line, [*words, "{"], f"one of {', '.join(BLOCKS)}, and a name")
         self._emit(line, [*words, "{"])
         statements: list[list[str]] = []
-        while self._place < len(self._tokens):
+        while self._has_more():
             start, words, end = self._words("}")
             if words:
                 try:
@@ -183,6 +186,9 @@ class _Reader:
                     self._leave_out(start, words, str(unfit))
             if end == "}":
                 self._allocated += allocated(statements) if kind in SETS else 0
+                for row in self._lines[self._joined : self._line]:
+                    row[:] = [" ".join(row)] if row else []
+                self._joined = self._line
                 return self._emit(self._line, ["}"])
         return None
 
@@ -191,32 +197,32 @@ class _Reader:
 
         ends: the braces that end a statement, besides ";" and a line break.
         """
-        tokens, last = self._tokens, len(self._tokens)
-        while self._place < last and tokens[self._place] in ("\n", ";"):
-            self._line += tokens[self._place] == "\n"
+        while self._has_more() and self._tokens[self._place] in ("\n", ";"):
+            self._line += self._tokens[self._place] == "\n"
             self._place += 1
-        first = place = self._place
-        line, depth = self._line, 0
-        while place < last:
-            word = tokens[place]
-            if word == "}" and depth:
-                depth -= 1
-            elif not depth and (word in ends or word in ("\n", ";")):
-                break
-            elif word == "{":
-                depth += 1
-            place += 1
-        words = tokens[first:place]
+        line, depth, end, words = self._line, 0, "", list[str]()
+        while not end and self._has_more():
+            tokens, place = self._tokens, self._place
+            for place in range(self._place, len(tokens)):
+                word = tokens[place]
+                if word == "}" and depth:
+                    depth -= 1
+                elif not depth and (word in ends or word in ("\n", ";")):
+                    end = word
+                    break
+                elif word == "{":
+                    depth += 1
+            else:
+                place += 1
+            words += tokens[self._place : place]
+            self._place = place
         self._line += words.count("\n")
-        end = tokens[place] if place < last else ""
-        if end in ("{", "}"):
-            place += 1
-        self._place = place
+        self._place += end in ("{", "}")
         return line, words, end
 
     def _skip_block(self) -> None:
         depth = 1
-        while depth and self._place < len(self._tokens):
+        while depth and self._has_more():
             word = self._tokens[self._place]
             depth += {"{": 1, "}": -1}.get(word, 0)
             self._line += word == "\n"
@@ -228,7 +234,7 @@ class _Reader:
             row.append(";")
         for word in words:
             if word == "\n":
-                line += 1
+                line = min(line + 1, len(self._lines) - 1)  # a cut text may end within a set
                 row = self._lines[line]
             else:
                 row.append(word)

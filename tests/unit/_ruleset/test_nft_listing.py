@@ -47,6 +47,14 @@ def test_statements_stay_on_their_lines_and_what_was_read_reads_as_itself() -> N
     assert nft_listing.read(found.text) == found
 
 
+@pytest.mark.parametrize(
+    "text", ["chain y {\n tcp dport vmap { 80 : accept,\n", "set s {\n elements = {\n 1,\n", "chain y {\n {\n{\n"]
+)
+def test_a_listing_that_ends_within_a_set_has_no_table(text: str) -> None:
+    found = nft_listing.read(f"table ip w {{\n}}\ntable ip x {{\n {text}")
+    assert found.tables == [("ip", "w")] and "a table that ends" in found.notes[-1]
+
+
 def test_a_listing_on_one_line_is_divided() -> None:
     text = "table ip x { chain y { type filter hook input priority 0; policy accept; tcp dport { 1, 2 } drop; } chain z { } }"
     found = nft_listing.read(text)
