@@ -10,7 +10,7 @@ import functools
 import typing as t
 
 from .._core.fields import UINT32
-from .._ruleset.ruleset import ALL, CONNECTION_MARK, IPTABLES, PACKET_MARK, Bits, Table
+from .._ruleset.ruleset import ALL, CONNECTION_MARK, IPTABLES, PACKET_MARK, WRITES_MARK, Bits, Table
 from .._trace.culprit import is_filter
 from .finding import check
 from .node import FAMILIES, IPV4, MAIN, Node, setting_line
@@ -132,7 +132,11 @@ def _tables(node: Node) -> tuple[list[Table], list[Unobserved]]:
 def _saved(tables: t.Iterable[Table]) -> int:
     """Return the bits that rules may give to the marks of connections."""
     written = (
-        each.bits for table in tables for rule in table.rules() for each in rule.statements if each.kind == CONNECTION_MARK
+        each.bits
+        for table in tables
+        for rule in table.rules_with(WRITES_MARK)
+        for each in rule.statements
+        if each.kind == CONNECTION_MARK
     )
     return functools.reduce(int.__or__, (bits.packet | bits.constant for bits in written if bits), 0)
 
@@ -140,7 +144,7 @@ def _saved(tables: t.Iterable[Table]) -> int:
 def _writes(tables: t.Iterable[Table]) -> t.Iterator[Write]:
     for table in tables:
         of_table = table.families[0] if table.program == IPTABLES else str(table)
-        for rule in table.rules():
+        for rule in table.rules_with(WRITES_MARK):
             for each in rule.statements:
                 if each.kind == PACKET_MARK and each.bits:
                     line = rule.line or f"table {table}, chain {rule.chain}: {each.kind} set {each.target}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import ipaddress
+import re
 import typing as t
 
 from .._cni import cni
@@ -65,6 +66,7 @@ ASK = {
     "pod_neighbors": "ip -all netns exec ip neigh; ip -all netns exec ip -6 neigh",
 }
 TCP = "tcp"
+_TO_NODE_PORTS = re.compile(re.escape(NODE_PORTS_CHAIN))
 NODE_PORT_ADDRESSES = "nodeport-ips"  # of kube-proxy, its set of nft
 SERVICES_CHAIN = "KUBE-SERVICES"  # of kube-proxy, its chain of iptables
 IPVS_LINK = "kube-ipvs0"  # that has the addresses of all Services
@@ -532,7 +534,7 @@ class Node:
     def serves_node_ports(self, family: str, address: str) -> bool:
         """Return whether kube-proxy is to serve node ports at an address of the node, as far as it names addresses."""
         field = f"{TABLES_OF[family]} daddr"
-        rules = (rule for table in self.iptables(family, "nat") for rule in table.rules())
+        rules = (rule for table in self.iptables(family, "nat") for rule in table.rules_with(_TO_NODE_PORTS))
         named = {rule.value(field) for rule in rules if rule.verdict and rule.verdict.target == NODE_PORTS_CHAIN}
         tables = (table for table in self.tables_of_nft() if family in table.families)
         named |= {each.key[0] for table in tables for each in table.sets.get(NODE_PORT_ADDRESSES, ())}

@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import typing as t
 
-from .._ruleset.ruleset import IPTABLES
+from .._ruleset.ruleset import IPTABLES, TRANSLATES_SOURCE
 from .._snapshot.values import Link
 from .._trace.culprit import is_neighbor
 from .._trace.packet import OUTSIDE
@@ -76,7 +76,11 @@ def _translating(node: Node, family: str) -> list[str]:
     """Return the rules that translate sources, without those of kube-proxy."""
     lines = []
     for table in node.tables([family], "nat"):
-        rules = [rule for rule in table.rules() if rule.translates_source() and not rule.chain.startswith("KUBE-")]
+        rules = [
+            rule
+            for rule in table.rules_with(TRANSLATES_SOURCE)
+            if rule.translates_source() and not rule.chain.startswith("KUBE-")
+        ]
         if table.program == IPTABLES:
             lines += [rule.line for rule in rules]
         elif rules and table.name != KUBE_PROXY:

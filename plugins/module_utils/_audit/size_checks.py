@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 import functools
 import ipaddress
+import re
 import typing as t
 
 from .._ruleset import passage
@@ -28,6 +29,7 @@ HOOKS = {
     "input": ("prerouting", "input"), "forward": ("prerouting", "forward", "postrouting"), "output": ("output", "postrouting"),
 }  # fmt: skip
 # As rules name ICMP type 3 code 4 and ICMPv6 type 2 (RFC 792, 4443), which connection tracking takes for related.
+_CLAMPING = re.compile(r"TCPMSS|\bmaxseg\b")
 _WORDS = {
     IPV4: {
         "meta l4proto": ("icmp", "1", "all"), "ip protocol": ("icmp", "1"), "meta nfproto": ("ipv4",), "meta protocol": ("ip",),
@@ -139,7 +141,10 @@ def _is_of(link: str, decider: Object | None) -> bool:
 def _clamps(node: Node, family: str) -> bool:
     """Return whether a rule sets the MSS of connections: TCPMSS of iptables, ``tcp option maxseg size set`` of nft."""
     statements = (
-        each for table in node.tables([family], "mangle", "filter") for rule in table.rules() for each in rule.statements
+        each
+        for table in node.tables([family], "mangle", "filter")
+        for rule in table.rules_with(_CLAMPING)
+        for each in rule.statements
     )
     return any(each.kind in ("tcpmss", "tcp option maxseg size") or each.target == "TCPMSS" for each in statements)
 

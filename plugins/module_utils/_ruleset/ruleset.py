@@ -12,6 +12,7 @@ prefixes as ``10.0.0.0/8``, ranges as ``1-2``, a value under a mask as ``VALUE/M
 from __future__ import annotations
 
 import ipaddress
+import re
 import typing as t
 
 ALL = 2**32 - 1  # the mask of a mark of 32 bits
@@ -23,6 +24,9 @@ VERDICTS = (ACCEPT, DROP, REJECT, JUMP, GOTO, RETURN, "continue", "queue")
 MASQUERADE, SNAT, DNAT, REDIRECT, VMAP = "masquerade", "snat", "dnat", "redirect", "vmap"
 NFT, LEGACY = "nft", "legacy"  # the backends of iptables; tables of nft itself have the first
 IPTABLES = "iptables"
+# Of lines of either program that write a mark, or translate the source of a packet.
+WRITES_MARK = re.compile(r"\bmark\s+set\s|MARK\s+--")
+TRANSLATES_SOURCE = re.compile(r"(?<![\w-])(?:masquerade|snat)\b|MASQUERADE|SNAT")
 UNREAD = "value"  # in the place of an expression that a reader does not understand
 _Value = t.TypeVar("_Value")
 FAMILIES_OF = {"ip": ("ipv4",), "ip6": ("ipv6",)}  # the families of packets by those of tables; inet and others have both
@@ -131,6 +135,13 @@ class Lazy(t.Sequence[_Value]):
             self._values = tuple(map(self._read, self._sources))
         return self._values
 
+    def having(self, pattern: re.Pattern[str]) -> t.Iterator[_Value]:
+        """Yield the values in whose source a pattern is found, and keep none of them; all values whose source is no text."""
+        if self._values is not None or not all(isinstance(source, str) for source in self._sources[:1]):
+            yield from self
+            return
+        yield from (self._read(source) for source in self._sources if pattern.search(source))
+
     def __getitem__(self, place: t.Any) -> t.Any:
         return self._all()[place]
 
@@ -178,10 +189,16 @@ class Table(t.NamedTuple):
     def rules(self) -> t.Iterator[Rule]:
         return (rule for chain in self.chains.values() for rule in chain.rules)
 
+    def rules_with(self, pattern: re.Pattern[str]) -> t.Iterator[Rule]:
+        """Yield the rules in whose line a pattern is found, and others: a table with thousands of rules has few of a kind."""
+        for rules in (chain.rules for chain in self.chains.values()):
+            yield from rules.having(pattern) if isinstance(rules, Lazy) else rules
+
     def has_value(self, text: str) -> bool:
         """Return whether a rule or a set has a value."""
         elements = (element for listed in self.sets.values() for element in listed)
-        return any(rule.has_value(text) for rule in self.rules()) or any(text in element.key for element in elements)
+        rules = self.rules_with(re.compile(re.escape(text)))
+        return any(rule.has_value(text) for rule in rules) or any(text in element.key for element in elements)
 
     def unreferenced(self) -> list[str]:
         """Return the chains with rules, and the verdict maps with elements, to which neither a hook nor a rule refers.

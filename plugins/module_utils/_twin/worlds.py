@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import re
 import typing as t
 from functools import partial
 
@@ -56,6 +57,7 @@ NODE_PORTS = range(30000, 32768)  # the default of kube-apiserver's --service-no
 OWN_PORTS = (22, 2379, 2380, 6443, 10250)
 MOST_BEHIND = 3  # links of rules behind which a destination may be
 MOST_PORTS = 50
+_TRANSLATING = re.compile("DNAT")
 OF_THE_KERNEL = ("253", "254", "255")  # tables that its own rules look up
 
 
@@ -336,7 +338,7 @@ def _translations(table: str, tracked: Change | None) -> t.Iterator[Value]:
 
 def _translated_ports(snapshot: Snapshot) -> t.Iterator[str]:
     """Yield the ports to which rules of iptables translate destinations; empty for one that keeps the port."""
-    rules = (rule for table in snapshot.iptables for rule in table.read().rules())
+    rules = (rule for table in snapshot.iptables for rule in table.read().rules_with(_TRANSLATING))
     targets = (each for rule in rules for each in rule.statements if each.kind == DNAT)
     return (each.target.rpartition(":")[2] if each.target != each.address else "" for each in targets)
 
