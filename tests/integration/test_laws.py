@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from faults import runner
 from faults.cases import ABSENT, CASES, Case, Options
@@ -306,13 +307,15 @@ def test_a_file_that_was_removed_or_altered_is_put_right(subject: Subject) -> No
 FOREIGN_FILES = ("mkdir", "ln -s /etc/hostname", "cp /etc/hostname")
 
 
+@pytest.mark.parametrize("kinds", sampled((1, len(FOREIGN_FILES)), lambda kinds: kinds == 1))  # at each path
 @each(PLANES)
-def test_a_foreign_file_in_its_place_is_refused_and_left_by_absent(subject: Subject) -> None:
+def test_a_foreign_file_in_its_place_is_refused_and_left_by_absent(subject: Subject, kinds: int) -> None:
     case = subject.case
     subject.run(case.options)
     paths = list(subject.files())
     subject.run(ABSENT)
-    for path, make in zip(paths, itertools.cycle(FOREIGN_FILES)):  # each kind of file is read by the same code, whatever the path
+    makers = itertools.cycle(FOREIGN_FILES)
+    for path, make in ((path, next(makers)) for path in paths for _kind in range(kinds)):
         subject.run({**case.options, "permanent": False})
         subject.shell(f"mkdir -p {path.rpartition('/')[0]}; {make} {path}")
         files = subject.state()["files"]

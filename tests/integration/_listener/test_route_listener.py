@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.change_event import DELRULE, NEWRULE
 from ansible_collections.kubenode.datapath.plugins.module_utils._listener.listener_backend import Notifications
@@ -297,11 +298,12 @@ def flap(node: NamespaceNode, listener: Listener, good: list[str]) -> float:
 
 
 @pytest.mark.alone
-def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: NamespaceNode, listener: Listener) -> None:
+@pytest.mark.parametrize("flaps", sampled((4, 10), lambda flaps: flaps == 4))
+def test_a_link_that_flaps_has_its_routes_back_at_once_each_time(node: NamespaceNode, listener: Listener, flaps: int) -> None:
     """No program removed the routes, so a pause would only leave pods without their routes."""
     good = own_objects(node)
     seconds = []
-    for _flap in range(4):
+    for _flap in range(flaps):
         seconds.append(flap(node, listener, good))
         time.sleep(1)
     print("back after", [round(one, 2) for one in seconds])
