@@ -28,8 +28,8 @@ from .suspicion import ERROR, NOTE, Remedy, Suspicion, Trial
 HOOKS = {
     "input": ("prerouting", "input"), "forward": ("prerouting", "forward", "postrouting"), "output": ("output", "postrouting"),
 }  # fmt: skip
-# As rules name ICMP type 3 code 4 and ICMPv6 type 2 (RFC 792, 4443), which connection tracking takes for related.
 _CLAMPING = re.compile(r"TCPMSS|\bmaxseg\b")
+# As rules name ICMP type 3 code 4 and ICMPv6 type 2 (RFC 792, 4443), which connection tracking takes for related.
 _WORDS = {
     IPV4: {
         "meta l4proto": ("icmp", "1", "all"), "ip protocol": ("icmp", "1"), "meta nfproto": ("ipv4",), "meta protocol": ("ip",),

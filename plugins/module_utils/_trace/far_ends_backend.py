@@ -37,8 +37,8 @@ QUIET, PATIENCE = 1, 200
 # A processor takes the frames of its queue in order (net/core/dev.c, enqueue_to_backlog). Frames that this process sends itself
 # come back behind those that the packet has caused; between two of them, it passes a link at least, and the longest way has a
 # dozen. No protocol reads them: ETH_P_802_EX1 is for experiments.
-MARKS, LOOPBACK = 32, "lo"
-MARK = bytes(12) + b"\x88\xb5"
+ECHOES, LOOPBACK = 32, "lo"
+ECHO = bytes(12) + b"\x88\xb5"
 MOST_LOOKS, MOST_MESSAGES = 2500, 50_000  # for a packet with all packets that it causes
 BUFFER = 8 << 20  # bytes; a packet through thousands of rules is traced by as many messages
 
@@ -72,7 +72,7 @@ class FarEnds:
         self._poll = select.poll()
         self._poll.register(self._packets, select.POLLIN)
         self._poll.register(self._trace, select.POLLIN)
-        self._marks = 0  # frames of this process itself that have come back since anything else arrived
+        self._echoes = 0  # frames of this process itself that have come back since anything else arrived
         self._open: list[socket.socket] = []
         self._resolved: dict[tuple[str, bytes], Resolution] = {}  # by link and address
 
@@ -113,7 +113,7 @@ class FarEnds:
     def _sent(self, packet: Packet, source_mac: bytes, destination_mac: bytes) -> Observation:
         frames, solicitations, events = list[tuple[str, Frame]](), list[Solicitation](), list[Event]()
         self._drain([], [], [])
-        self._marks, before, error = 0, _counters(), ""
+        self._echoes, before, error = 0, _counters(), ""
         if packet.interface:
             self._write(packet.interface, frame.build(packet, source_mac, destination_mac))
         else:
@@ -126,13 +126,14 @@ class FarEnds:
             arrived = self._drain(frames, solicitations, events)
             looks, messages = looks + 1, messages + arrived
             quiet = 0 if arrived else quiet
-            is_over = looks > MOST_LOOKS or messages > MOST_MESSAGES or self._marks >= MARKS
-            moved = _moved(before) if is_over or quiet >= self._quiet else {}
-            observation = Observation(packet, tuple(frames), tuple(solicitations), tuple(events), moved, error)
-            if is_over or quiet >= (self._quiet if is_explained(observation) else PATIENCE):
-                break
+            is_over = looks > MOST_LOOKS or messages > MOST_MESSAGES or self._echoes >= ECHOES
+            if is_over or quiet >= self._quiet:
+                seen = tuple(frames), tuple(solicitations), tuple(events)
+                observation = Observation(packet, *seen, _moved(before), error)
+                if is_over or quiet >= PATIENCE or is_explained(observation):
+                    break
             with contextlib.suppress(OSError):  # the loopback is down
-                self._packets.sendto(MARK, (LOOPBACK, 0))
+                self._packets.sendto(ECHO, (LOOPBACK, 0))
             quiet += not self._poll.poll(LOOK)
         unanswered = [solicitation for solicitation in solicitations if not solicitation.is_answered]
         wire.exchange(
@@ -153,7 +154,7 @@ class FarEnds:
                 break
             link = self._names.get(int(name[1:])) if name[1:].isdigit() else None
             if direction == PACKET_OUTGOING or link is None:
-                self._marks += direction != PACKET_OUTGOING and data == MARK
+                self._echoes += direction != PACKET_OUTGOING and data == ECHO
                 continue
             count += 1
             received = frame.read(data)
@@ -172,7 +173,7 @@ class FarEnds:
                     if message.kind == nfnetlink.TRACE:
                         count += 1
                         events.append(kernel_events.event(message.body))
-        self._marks = 0 if count else self._marks
+        self._echoes = 0 if count else self._echoes
         return count
 
     def _receive(self) -> bytes:

@@ -24,6 +24,8 @@ from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.ruleset
     MASQUERADE,
     PACKET_MARK,
     SNAT,
+    TRANSLATES_SOURCE,
+    WRITES_MARK,
     Bits,
     Match,
     Rule,
@@ -164,6 +166,7 @@ def test_a_rule_in_the_kernels_encoding_is_read(expressions: list[t.Any], userda
 def test_a_rule_of_iptables_save_is_read(line: str, matches: tuple[Match, ...], statements: tuple[Statement, ...]) -> None:
     read = iptables_save.rule("ip", line)
     assert (read.chain, read.matches, read.statements, read.line) == ("a", matches, statements, line)
+    assert_its_line_tells_its_kind(read)
 
 
 @pytest.mark.parametrize(
@@ -181,3 +184,24 @@ def test_a_rule_of_nfts_text_is_read(line: str, matches: tuple[Match, ...], stat
     read = nft_text.rule("a", line)
     assert read.matches[: len(matches)] == matches
     assert [*statements] == [got if isinstance(want, Statement) else got.kind for got, want in zip(read.statements, statements)]
+    assert_its_line_tells_its_kind(read)
+
+
+def assert_its_line_tells_its_kind(rule: Rule) -> None:
+    """Checks read only rules whose line tells that they write a mark, or translate a source."""
+    writes = any(each.kind in (PACKET_MARK, CONNECTION_MARK) for each in rule.statements)
+    assert bool(WRITES_MARK.search(rule.line)) == writes
+    assert bool(TRANSLATES_SOURCE.search(rule.line)) == rule.translates_source()
+
+
+@pytest.mark.parametrize("line", ["meta mark set 0x1", "ct mark set  meta mark or 0x4", "masquerade", "counter snat to 1.1.1.1"])
+def test_further_lines_of_nft_tell_their_kind(line: str) -> None:
+    assert_its_line_tells_its_kind(nft_text.rule("a", line))
+
+
+def test_of_a_table_the_rules_of_a_kind_are_read() -> None:
+    rules = ["tcp dport 1 jump mark-for-masquerade", "meta mark set 0x1", "drop", "masquerade fully-random"]
+    (table,) = nft_text.tables("table ip x {\nchain a {\n" + "\n".join(rules) + "\n}\n}\n")
+    found = [[rule.line for rule in table.rules_with(pattern)] for pattern in (WRITES_MARK, TRANSLATES_SOURCE)]
+    assert found == [[rules[1]], [rules[3]]]
+    assert [rule.line for rule in table.rules()] == rules
