@@ -134,7 +134,7 @@ def _saved(tables: t.Iterable[Table]) -> int:
     written = (
         each.bits
         for table in tables
-        for rule in table.rules_with(WRITES_MARK)
+        for rule in table.rules(WRITES_MARK)
         for each in rule.statements
         if each.kind == CONNECTION_MARK
     )
@@ -144,7 +144,7 @@ def _saved(tables: t.Iterable[Table]) -> int:
 def _writes(tables: t.Iterable[Table]) -> t.Iterator[Write]:
     for table in tables:
         of_table = table.families[0] if table.program == IPTABLES else str(table)
-        for rule in table.rules_with(WRITES_MARK):
+        for rule in table.rules(WRITES_MARK):
             for each in rule.statements:
                 if each.kind == PACKET_MARK and each.bits:
                     line = rule.line or f"table {table}, chain {rule.chain}: {each.kind} set {each.target}"

@@ -534,7 +534,7 @@ class Node:
     def serves_node_ports(self, family: str, address: str) -> bool:
         """Return whether kube-proxy is to serve node ports at an address of the node, as far as it names addresses."""
         field = f"{TABLES_OF[family]} daddr"
-        rules = (rule for table in self.iptables(family, "nat") for rule in table.rules_with(_TO_NODE_PORTS))
+        rules = (rule for table in self.iptables(family, "nat") for rule in table.rules(_TO_NODE_PORTS))
         named = {rule.value(field) for rule in rules if rule.verdict and rule.verdict.target == NODE_PORTS_CHAIN}
         tables = (table for table in self.tables_of_nft() if family in table.families)
         named |= {each.key[0] for table in tables for each in table.sets.get(NODE_PORT_ADDRESSES, ())}

@@ -141,7 +141,7 @@ def _internal(node: Node, family: str, pods: t.Mapping[str, str]) -> set[str]:
     bridges = {node.link(link).master for link in pods.values()} - {""}
     led = {bridge for link in pods.values() if (bridge := node.link(link).master) and node.pod_has_default(link, family)}
     inner = {pod for pod, link in pods.items() if node.link(link).master in bridges - led}
-    rules = (rule for table in (node.tables([family], "nat") if inner else ()) for rule in table.rules_with(TRANSLATES_SOURCE))
+    rules = (rule for table in (node.tables([family], "nat") if inner else ()) for rule in table.rules(TRANSLATES_SOURCE))
     sources = {rule.value(f"{TABLES_OF[family]} saddr") for rule in rules if rule.translates_source()}
     return {pod for pod in inner if not any(holds(source, pod) for source in sources)}
 

@@ -77,9 +77,7 @@ def _translating(node: Node, family: str) -> list[str]:
     lines = []
     for table in node.tables([family], "nat"):
         rules = [
-            rule
-            for rule in table.rules_with(TRANSLATES_SOURCE)
-            if rule.translates_source() and not rule.chain.startswith("KUBE-")
+            rule for rule in table.rules(TRANSLATES_SOURCE) if rule.translates_source() and not rule.chain.startswith("KUBE-")
         ]
         if table.program == IPTABLES:
             lines += [rule.line for rule in rules]

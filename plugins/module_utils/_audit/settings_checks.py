@@ -28,6 +28,7 @@ from .suspicion import ERROR, NOTE, RISK, Remedy, Suspicion, Trial, Unobserved
 KUBELET, MANY = 10250, 500  # a port; a number of rules
 Lines = t.Mapping[str, BootSetting]  # of sysctl.d, by key
 CARDS = ("", "bond", "veth", "vlan")  # kinds of links behind which a network may be
+_TRANSLATED_PORT = re.compile(r"dport.*(?:dnat|redirect)", re.IGNORECASE)
 FORWARD = {IPV4: "net.ipv4.ip_forward", IPV6: "net.ipv6.conf.all.forwarding"}
 
 
@@ -222,7 +223,7 @@ def _both_backends(node: Node) -> t.Iterator[Suspicion]:
 def _port_of_kubelet(node: Node) -> t.Iterator[Suspicion]:
     for family in FAMILIES:
         for table in node.tables([family], "nat"):
-            for rule in table.rules():
+            for rule in table.rules(_TRANSLATED_PORT):
                 if _takes_kubelets(rule, functools.partial(node.links_by_address, family)):
                     what = f"A rule takes connections to port {KUBELET} of the node, on which kubelet listens."
                     text = "Give the hostPort or NodePort of the pod or Service another port"

@@ -141,10 +141,7 @@ def _is_of(link: str, decider: Object | None) -> bool:
 def _clamps(node: Node, family: str) -> bool:
     """Return whether a rule sets the MSS of connections: TCPMSS of iptables, ``tcp option maxseg size set`` of nft."""
     statements = (
-        each
-        for table in node.tables([family], "mangle", "filter")
-        for rule in table.rules_with(_CLAMPING)
-        for each in rule.statements
+        each for table in node.tables([family], "mangle", "filter") for rule in table.rules(_CLAMPING) for each in rule.statements
     )
     return any(each.kind in ("tcpmss", "tcp option maxseg size") or each.target == "TCPMSS" for each in statements)
 

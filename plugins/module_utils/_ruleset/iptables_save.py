@@ -14,7 +14,7 @@ from .._core import fields
 from .._core.fields import Unfit
 from .._netfilter import rule_words
 from . import ruleset
-from .ruleset import Bits, Chain, Lazy, Match, Rule, Selection, Statement, Table
+from .ruleset import Bits, Chain, Listed, Match, Rule, Selection, Statement, Table
 
 _FIELDS = {
     "-s": "saddr",
@@ -91,7 +91,7 @@ class _Lines:
         """Add a chain. Return its lines."""
         lines = self.sources.setdefault(name, [])
         if policy or name not in self.chains:
-            self.chains[name] = Chain(HOOKS.get(name, ""), self._kind, policy, Lazy(self._read, lines))
+            self.chains[name] = Chain(HOOKS.get(name, ""), self._kind, policy, Listed(self._read, lines))
         return lines
 
 

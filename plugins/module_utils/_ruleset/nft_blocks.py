@@ -15,6 +15,7 @@ from .ruleset import Selection
 
 _TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
 _BLOCK = re.compile(r"(\w+(?: \w+)?) (\S+) \{")
+_LINE = re.compile(".+")
 QUOTED = re.compile(r'"[^"]*"')
 _ELEMENTS = "elements = {"
 _SETS = ("set", "map")
@@ -22,29 +23,40 @@ Place = tuple[str, str]  # family and name of a table
 
 
 class Block(t.NamedTuple):
-    """A part of a table, with the places of its first line and of its last. kind: such as chain."""
+    """A part of a table, by places in the text. kind: such as chain.
+
+    head: at which its first line begins. first: at which its statements begin. last: at which the line begins that ends it.
+    """
 
     kind: str
     name: str
+    head: int
     first: int
     last: int
 
 
 class Listing(t.NamedTuple):
-    """is_complete: whether each line has the form in which nft lists a ruleset, so that parts of it can be selected."""
+    """A text and the places of its blocks: its lines as values would take five times its size.
 
-    lines: list[str]
+    is_complete: whether each line has the form in which nft lists a ruleset, so that parts of it can be selected.
+    """
+
+    text: str
     tables: list[tuple[Place, list[Block]]]
     is_complete: bool
+
+    def lines(self, first: int, last: int) -> list[str]:
+        """Return the lines between two places, without those that are empty."""
+        return [*filter(None, map(str.strip, self.text[first:last].split("\n")))]
 
     def statements(self, block: Block) -> list[str]:
         """Return the statements of a block. One with a set may be on several lines."""
         result: list[str] = []
         depth = 0
-        for line in self.lines[block.first + 1 : block.last]:
+        for line in self.lines(block.first, block.last):
             if depth:
                 result[-1] += f" {line}"
-            elif line:
+            else:
                 result.append(line)
             depth += _depth(line)
         return result
@@ -55,17 +67,17 @@ class Listing(t.NamedTuple):
         for table, blocks in self.tables:
             selection = selections[table]
             for block in blocks:
-                remaining += self.lines[place : block.first]
-                place = block.last + 1
+                remaining += self.lines(place, block.head)
+                place = _behind(self.text, block.last)
                 if block.kind not in ("chain", *_SETS):
-                    remaining += self.lines[block.first : place]
+                    remaining += self.lines(block.head, place)
                 elif block.name in (selection.chains if block.kind == "chain" else selection.sets):
                     remaining += self._body(block, selection.elements.get(block.name, ()))
-        return "\n".join([*filter(None, remaining), *self.lines[place:]])
+        return "\n".join([*remaining, *self.lines(place, len(self.text)), ""])
 
     def _body(self, block: Block, places: t.Container[int]) -> list[str]:
         """Return the lines of a block; those of a map with verdicts with some of its elements."""
-        lines = self.lines[block.first : block.last + 1]
+        lines = self.lines(block.head, _behind(self.text, block.last))
         if block.kind != "map" or not any(line.startswith("type") and line.endswith(" : verdict") for line in lines):
             return lines
         result, count = [lines[0]], 0
@@ -81,17 +93,15 @@ class Listing(t.NamedTuple):
 @memo.of_part
 def read(text: str) -> Listing:
     """Find the blocks of a text. Lines that belong to no table are in no block."""
-    lines = [line.strip() for line in text.split("\n")]
     tables, blocks = list[tuple[Place, list[Block]]](), list[Block]()
-    place, is_inside, is_complete = 0, False, True
-    while place < len(lines):
-        line = lines[place]
+    is_inside, is_complete = False, True
+    lines = ((match.start(), match[0].strip()) for match in _LINE.finditer(text))
+    for place, line in lines:
         block = _BLOCK.match(line) if is_inside else None
         header = _TABLE.match(line) if not block else None
         if block:
             is_complete &= _is_head(line)
-            blocks.append(Block(block[1], block[2], place, _end(lines, place + 1)))
-            place = blocks[-1].last
+            blocks.append(Block(block[1], block[2], place, _behind(text, place), _end(lines, len(text))))
         elif header:
             is_complete &= _is_head(line) and not is_inside
             is_inside, blocks = True, []
@@ -101,8 +111,12 @@ def read(text: str) -> Listing:
             is_inside = False
         else:
             is_complete &= not line or (is_inside and "{" not in QUOTED.sub("", line))
-        place += 1
-    return Listing(lines, tables, is_complete and not is_inside and _have_names_of_their_own(tables))
+    return Listing(text, tables, is_complete and not is_inside and _have_names_of_their_own(tables))
+
+
+def _behind(text: str, place: int) -> int:
+    """Return the place behind the line that begins at a place."""
+    return text.find("\n", place) + 1 or len(text)
 
 
 def _have_names_of_their_own(tables: t.Sequence[tuple[Place, list[Block]]]) -> bool:
@@ -114,14 +128,14 @@ def _is_head(line: str) -> bool:
     return line.endswith("{") and line.count("{") == 1
 
 
-def _end(lines: t.Sequence[str], place: int) -> int:
-    """Return the place of the line that ends a block; behind the last line if the block is cut off."""
+def _end(lines: t.Iterable[tuple[int, str]], behind: int) -> int:
+    """Read the lines up to the one that ends a block. Return its place; behind the last line if the block is cut off."""
     depth = 0
-    for number in range(place, len(lines)):
-        if lines[number] == "}" and depth <= 0:
-            return number
-        depth += _depth(lines[number])
-    return len(lines)
+    for place, line in lines:
+        if line == "}" and depth <= 0:
+            return place
+        depth += _depth(line)
+    return behind
 
 
 def _depth(line: str) -> int:

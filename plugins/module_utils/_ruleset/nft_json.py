@@ -10,7 +10,7 @@ import typing as t
 
 from .._core import memo
 from . import ruleset
-from .ruleset import Bits, Chain, Element, Lazy, Match, Rule, Selection, Statement, Table, combined, listed, operand
+from .ruleset import Bits, Chain, Element, Listed, Match, Rule, Selection, Statement, Table, combined, listed, operand
 
 Entry = t.Mapping[str, t.Any]
 Place = tuple[str, str]  # family and name of a table
@@ -40,7 +40,7 @@ def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
         elif kind == "rule":
             rules.setdefault(place, {}).setdefault(str(body.get("chain")), []).append(body)
         elif kind in ("set", "map"):
-            sets.setdefault(place, {})[name] = Lazy(_element, listed(body.get("elem")))
+            sets.setdefault(place, {})[name] = Listed(_element, listed(body.get("elem")))
     return [
         Table(*place, chains=_chains(bases.get(place, {}), rules.get(place, {})), sets=sets.get(place, {})) for place in places
     ]
@@ -52,7 +52,7 @@ def devices(chain: Entry) -> list[t.Any]:
 
 
 def _chains(bases: t.Mapping[str, Chain], rules: t.Mapping[str, list[Entry]]) -> dict[str, Chain]:
-    return {name: bases.get(name, Chain())._replace(rules=Lazy(_rule, rules.get(name, ()))) for name in {**bases, **rules}}
+    return {name: bases.get(name, Chain())._replace(rules=Listed(_rule, rules.get(name, ()))) for name in {**bases, **rules}}
 
 
 def _bodies(objects: t.Iterable[Entry]) -> t.Iterator[tuple[str, t.Any]]:

@@ -49,6 +49,7 @@ OWNED = ("owner", "persist")
 _GROWING = frozenset(("dynamic", "interval", "timeout"))
 _LARGEST_SIZE = 2**32 - 1
 MOST_NOTES = 40
+_LINE = re.compile("^.*", re.MULTILINE)
 
 
 class Listing(t.NamedTuple):
@@ -70,7 +71,7 @@ def read(text: str, reserved: t.Container[str] = ()) -> Listing:
 
     reserved: names of tables that are left out.
     """
-    return _Reader(text.removesuffix("\n").split("\n"), reserved).read()
+    return _Reader(text, reserved).read()
 
 
 def check(kind: str, words: t.Sequence[str]) -> None:
@@ -106,14 +107,58 @@ def _without_devices(words: t.Sequence[str]) -> t.Sequence[str]:
     return [*words[: first + 1], *rest, *words[last:]]
 
 
-class _Reader:
-    """Tokens of a ruleset, read from the front, line by line: all of those of a large ruleset take ten times its size."""
+class _Lines:
+    """Statements, each on a line. The words of lines to which no more comes are one text: they take ten times as much."""
 
-    def __init__(self, lines: list[str], reserved: t.Container[str]) -> None:
-        self._source, self._tokens, self._place, self._line = iter(lines), list[str](), 0, 0
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._texts, self._first = list[str](), 0  # what is before the line from which on words may come
+        self._rows: list[list[str]] = [[]]  # the words of lines from there on
+
+    def add(self, line: int, words: t.Iterable[str]) -> None:
+        """Add a statement with the line breaks of its sets."""
+        row = self._row(line)
+        if row and row[-1] not in ("{", ";"):
+            row.append(";")
+        for word in words:
+            if word == "\n":
+                line = min(line + 1, self._count - 1)  # a cut text may end within a set
+                row = self._row(line)
+            else:
+                row.append(word)
+
+    def end(self, line: int) -> tuple[int, int, list[str]]:
+        """Say that no more comes before a line. Return what back() takes."""
+        row = self._row(line)
+        if line > self._first:
+            self._texts.append("\n".join(map(" ".join, self._rows[: line - self._first])))
+            del self._rows[: line - self._first]
+            self._first = line
+        return line, len(self._texts), [*row]
+
+    def back(self, line: int, texts: int, row: list[str]) -> None:
+        """Leave out what was added since end()."""
+        del self._texts[texts:]
+        self._first, self._rows = line, [row]
+
+    def text(self) -> str:
+        self.end(self._count)
+        return "\n".join([*self._texts, ""])
+
+    def _row(self, line: int) -> list[str]:
+        self._rows += ([] for _line in range(line - self._first - len(self._rows) + 1))
+        return self._rows[line - self._first]
+
+
+class _Reader:
+    """Tokens of a ruleset, read from the front, line by line."""
+
+    def __init__(self, text: str, reserved: t.Container[str]) -> None:
+        end = len(text) - text.endswith("\n")
+        self._source = (match[0] for match in _LINE.finditer(text, 0, end))
+        self._tokens, self._place, self._line = list[str](), 0, 0
         self._reserved = reserved
-        self._lines: list[list[str]] = [[] for _line in lines]
-        self._joined = 0  # lines whose words are one text
+        self._lines = _Lines(text.count("\n", 0, end) + 1)
         self._tables: list[tuple[str, str]] = []
         self._notes: list[str] = []
         self._left_out = self._allocated = 0
@@ -134,7 +179,7 @@ class _Reader:
                 self._leave_out(line, words or [end], "a table with its family, its name and its contents")
         if self._left_out > MOST_NOTES:
             self._notes.append(f"nft: {self._left_out - MOST_NOTES} further lines are not in the twin.")
-        return Listing("\n".join([*map(" ".join, self._lines), ""]), self._tables, self._notes, self._allocated)
+        return Listing(self._lines.text(), self._tables, self._notes, self._allocated)
 
     def _table(self, line: int, words: list[str]) -> None:
         family, name = words[1:] if len(words) == 3 else ("ip", words[-1] if words else "")
@@ -142,8 +187,8 @@ class _Reader:
         if not is_table or name in self._reserved:
             self._skip_block()
             return self._leave_out(line, [*words, "{"], "a table with its family and a name of its own")
-        line_before = [*self._lines[line]]
-        self._emit(line, ["table", family, name, "{"])
+        before = self._lines.end(line)
+        self._lines.add(line, ["table", family, name, "{"])
         while self._has_more():
             start, words, end = self._words("{}")
             if end == "{":
@@ -151,10 +196,10 @@ class _Reader:
             elif words:
                 self._property(start, words)
             if end == "}":
-                self._emit(self._line, ["}"])
+                self._lines.add(self._line, ["}"])
                 self._tables.append((family, name))
                 return None
-        self._lines[line:] = [line_before, *([] for _line in self._lines[line + 1 :])]
+        self._lines.back(*before)
         return self._leave_out(line, ["table", family, name], "a table that ends")
 
     def _property(self, line: int, words: list[str]) -> None:
@@ -166,30 +211,28 @@ class _Reader:
         if words and (words[0] not in ("flags", "comment") or refused is not None):
             allowed = f"one of {', '.join((*BLOCKS, 'flags', 'comment'))} in place of {refused or words[0]!r}"
             return self._leave_out(line, words, allowed)
-        return self._emit(line, words) if words else None
+        return self._lines.add(line, words) if words else None
 
     def _object(self, line: int, words: list[str]) -> None:
         kind, name = " ".join(words[:-1]), words[-1] if words else ""
         if kind not in BLOCKS or not nft_words.is_name(name):
             self._skip_block()
             return self._leave_out(line, [*words, "{"], f"one of {', '.join(BLOCKS)}, and a name")
-        self._emit(line, [*words, "{"])
+        self._lines.add(line, [*words, "{"])
         statements: list[list[str]] = []
         while self._has_more():
             start, words, end = self._words("}")
             if words:
                 try:
                     check(kind, words)
-                    self._emit(start, words)
+                    self._lines.add(start, words)
                     statements.append(words)
                 except Unfit as unfit:
                     self._leave_out(start, words, str(unfit))
             if end == "}":
                 self._allocated += allocated(statements) if kind in SETS else 0
-                for row in self._lines[self._joined : self._line]:
-                    row[:] = [" ".join(row)] if row else []
-                self._joined = self._line
-                return self._emit(self._line, ["}"])
+                self._lines.end(self._line)
+                return self._lines.add(self._line, ["}"])
         return None
 
     def _words(self, ends: str) -> tuple[int, list[str], str]:
@@ -227,17 +270,6 @@ class _Reader:
             depth += {"{": 1, "}": -1}.get(word, 0)
             self._line += word == "\n"
             self._place += 1
-
-    def _emit(self, line: int, words: list[str]) -> None:
-        row = self._lines[line]
-        if row and row[-1] not in ("{", ";"):
-            row.append(";")
-        for word in words:
-            if word == "\n":
-                line = min(line + 1, len(self._lines) - 1)  # a cut text may end within a set
-                row = self._lines[line]
-            else:
-                row.append(word)
 
     def _leave_out(self, line: int, words: t.Iterable[str], allowed: str) -> None:
         self._left_out += 1

@@ -17,6 +17,8 @@ from .ruleset import Bits, Chain, Element, Lazy, Match, Rule, Statement, Table, 
 LARGEST = 2**64 - 1
 _BASE = re.compile(r"type (\w+) hook (\w+)(?: devices?((?: (?!priority)\S+)*))?[^;]*(?:; ?)?(?:policy (\w+) ?;? ?)?")
 _DEVICE = re.compile(r'[^\s"{},=]+')
+_HOOK = " hook "
+_COMMENT = "comment "  # the first word of a chain's own comment; that of a rule is its last
 _JUMP = re.compile(r"\b(?:jump|goto) ")
 _HANDLE = re.compile(r"\s*# handle \d+$")
 # Fields of one word, and the first words of those of two.
@@ -42,6 +44,7 @@ _CONNECTORS = nft_words.words(", . - / : & | ^ << >>")  # after which a value go
 _DYNAMIC = ("add", "update", "delete")  # of elements of a set, by a rule
 _TRANSLATIONS = ("snat", "dnat", "redirect", "masquerade", "tproxy")
 _ABOUT = ("comment", "timeout", "expires", "counter", "limit", "quota", "last")  # words behind the key of an element
+_Value = t.TypeVar("_Value")
 
 
 @memo.of_part
@@ -52,32 +55,54 @@ def tables(text: str) -> list[Table]:
 
 
 def _table(place: nft_blocks.Place, blocks: t.Iterable[Block], listing: Listing) -> Table:
-    chains: dict[str, Chain] = {}
-    sets: dict[str, t.Sequence[Element]] = {}
-    for block in blocks:
-        if block.kind == "chain":
-            chains[block.name] = _chain(block.name, listing.statements(block))
-        elif block.kind in ("set", "map"):
-            sets[block.name] = Lazy(_element, [*nft_blocks.elements(listing.statements(block))])
+    chains = {block.name: _chain(listing, block) for block in blocks if block.kind == "chain"}
+    sets = {block.name: _Elements(listing, block) for block in blocks if block.kind in ("set", "map")}
     return Table(*place, chains=chains, sets=sets)
 
 
-def _chain(name: str, statements: t.Iterable[str]) -> Chain:
-    chain, rules = Chain(), []
-    for line in statements:
-        base = _BASE.match(line)
-        if base:
-            devices = tuple(_DEVICE.findall(base[3] or ""))
-            chain, line = Chain(base[2], base[1], base[4] or "", devices=devices), line[base.end() :]
-        rules += [line] if line else []
-    return chain._replace(rules=Lazy(lambda line: rule(name, _HANDLE.sub("", line)), rules))
+def _chain(listing: Listing, block: Block) -> Chain:
+    may_be_base = listing.text.find(_HOOK, block.first, block.last) >= 0
+    base = next(filter(None, map(_BASE.match, listing.statements(block) if may_be_base else ())), None)
+    chain = Chain(base[2], base[1], base[4] or "", devices=tuple(_DEVICE.findall(base[3] or ""))) if base else Chain()
+    return chain._replace(rules=_Rules(listing, block))
+
+
+class _Block(Lazy[_Value]):
+    """Values of a block of a text."""
+
+    __slots__ = ("_listing", "_block")
+
+    def __init__(self, listing: Listing, block: Block) -> None:
+        super().__init__()
+        self._listing, self._block = listing, block
+
+
+class _Rules(_Block[Rule]):
+    __slots__ = ()
+
+    def _sources(self) -> list[str]:
+        lines = ((line, _BASE.match(line)) for line in self._listing.statements(self._block) if not line.startswith(_COMMENT))
+        return [*filter(None, (line[base.end() :] if base else line for line, base in lines))]
+
+    def _read(self, source: str) -> Rule:
+        return rule(self._block.name, _HANDLE.sub("", source))
+
+
+class _Elements(_Block[Element]):
+    __slots__ = ()
+
+    def _sources(self) -> list[list[str]]:
+        return [*nft_blocks.elements(self._listing.statements(self._block))]
+
+    def _read(self, source: list[str]) -> Element:
+        return _element(source)
 
 
 def counted(text: str) -> dict[nft_blocks.Place, tuple[dict[str, int], dict[str, str], int]]:
     """Return what nft_json.counted() returns, without reading a rule."""
     listing, jumps = nft_blocks.read(text), dict[nft_blocks.Place, int]()
     for place, blocks in listing.tables:
-        lines = (nft_blocks.QUOTED.sub("", line) for block in blocks for line in listing.lines[block.first + 1 : block.last])
+        lines = (nft_blocks.QUOTED.sub("", line) for block in blocks for line in listing.lines(block.first, block.last))
         jumps[place] = sum(len(_JUMP.findall(line)) for line in lines)
     return {
         (table.family, table.name): (
@@ -302,7 +327,7 @@ def _element(words: t.Sequence[str]) -> Element:
     behind = words[about:]
     comment = behind[behind.index("comment") + 1].strip('"') if "comment" in behind[:-1] else ""
     statement = (
-        Statement(verdict[0], verdict[1].strip('"') if verdict[0] in (ruleset.JUMP, ruleset.GOTO) else "")
+        Statement(verdict[0], "".join(verdict[1:2]).strip('"') if verdict[0] in (ruleset.JUMP, ruleset.GOTO) else "")
         if verdict[:1] and verdict[0] in ruleset.VERDICTS
         else None
     )

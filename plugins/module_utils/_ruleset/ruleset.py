@@ -119,28 +119,31 @@ class Element(t.NamedTuple):
 
 
 class Lazy(t.Sequence[_Value]):
-    """Values that are read when the first of them is looked at: of a node's chains, a question concerns few.
+    """Values that are read when the first of them is looked at: of a node's chains, a question concerns few."""
 
-    sources: as a tool listed the values.
-    """
+    __slots__ = ("_values",)
 
-    __slots__ = ("_read", "_sources", "_values")
-
-    def __init__(self, read: t.Callable[[t.Any], _Value], sources: t.Sequence[t.Any]) -> None:
-        self._read, self._sources = read, sources
+    def __init__(self) -> None:
         self._values: tuple[_Value, ...] | None = None
+
+    def _sources(self) -> t.Sequence[t.Any]:
+        """Return the values as a tool listed them."""
+        raise NotImplementedError
+
+    def _read(self, source: t.Any) -> _Value:
+        """Read one value."""
+        raise NotImplementedError
+
+    def each(self, pattern: re.Pattern[str] | None = None) -> t.Iterator[_Value]:
+        """Yield the values and keep none of them. pattern: those may be left out in whose text it is not found."""
+        if self._values is not None:
+            return iter(self._values)
+        return (self._read(each) for each in self._sources() if not (pattern and isinstance(each, str)) or pattern.search(each))
 
     def _all(self) -> tuple[_Value, ...]:
         if self._values is None:
-            self._values = tuple(map(self._read, self._sources))
+            self._values = tuple(map(self._read, self._sources()))
         return self._values
-
-    def having(self, pattern: re.Pattern[str]) -> t.Iterator[_Value]:
-        """Yield the values in whose source a pattern is found, and keep none of them; all values whose source is no text."""
-        if self._values is not None or not all(isinstance(source, str) for source in self._sources[:1]):
-            yield from self
-            return
-        yield from (self._read(source) for source in self._sources if pattern.search(source))
 
     def __getitem__(self, place: t.Any) -> t.Any:
         return self._all()[place]
@@ -149,12 +152,28 @@ class Lazy(t.Sequence[_Value]):
         return iter(self._all())
 
     def __len__(self) -> int:
-        return len(self._sources)
+        return len(self._sources() if self._values is None else self._values)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, t.Sequence) and self._all() == (*other,)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class Listed(Lazy[_Value]):
+    """Values of a list of sources. reader: reads one."""
+
+    __slots__ = ("_reader", "_list")
+
+    def __init__(self, reader: t.Callable[[t.Any], _Value], sources: t.Sequence[t.Any]) -> None:
+        super().__init__()
+        self._reader, self._list = reader, sources
+
+    def _sources(self) -> t.Sequence[t.Any]:
+        return self._list
+
+    def _read(self, source: t.Any) -> _Value:
+        return self._reader(source)
 
 
 class Chain(t.NamedTuple):
@@ -186,18 +205,18 @@ class Table(t.NamedTuple):
         """Return the families of the packets that the table may meet."""
         return FAMILIES_OF.get(self.family, ("ipv4", "ipv6"))
 
-    def rules(self) -> t.Iterator[Rule]:
-        return (rule for chain in self.chains.values() for rule in chain.rules)
+    def rules(self, pattern: re.Pattern[str] | None = None) -> t.Iterator[Rule]:
+        """Yield the rules, and keep none of them: a question about all is asked once.
 
-    def rules_with(self, pattern: re.Pattern[str]) -> t.Iterator[Rule]:
-        """Yield the rules in whose line a pattern is found, and others: a table with thousands of rules has few of a kind."""
+        pattern: rules may be left out in whose line it is not found. A table of thousands of rules has few of a kind.
+        """
         for rules in (chain.rules for chain in self.chains.values()):
-            yield from rules.having(pattern) if isinstance(rules, Lazy) else rules
+            yield from rules.each(pattern) if isinstance(rules, Lazy) else rules
 
     def has_value(self, text: str) -> bool:
         """Return whether a rule or a set has a value."""
         elements = (element for listed in self.sets.values() for element in listed)
-        rules = self.rules_with(re.compile(re.escape(text)))
+        rules = self.rules(re.compile(re.escape(text)))
         return any(rule.has_value(text) for rule in rules) or any(text in element.key for element in elements)
 
     def unreferenced(self) -> list[str]:

@@ -233,12 +233,16 @@ def names_all_addresses(drawn: Blueprint) -> bool:
     """Return whether the rules name each address that a packet may get by a translation, and send copies nowhere."""
     sources = _sources(drawn)
     tables = [table for tables in sources[1] for table in tables] if sources else []
-    rules = [rule for table in tables for chain in table.chains.values() for rule in chain.rules]
-    statements = [statement for rule in rules for statement in rule.statements]
-    of_sets = [element.statement for table in tables for elements in table.sets.values() for element in elements]
-    of_rules = [element.statement for statement in statements for element in statement.elements]
-    every = [*statements, *filter(None, (*of_sets, *of_rules))]
+    every = (statement for table in tables for statement in _statements(table))
     return sources is not None and not any(_is_unknown(each) or each.kind in COPYING for each in every)
+
+
+def _statements(table: Table) -> t.Iterator[Statement]:
+    """Yield the statements of rules, and those of the elements of maps."""
+    for statement in (statement for rule in table.rules() for statement in rule.statements):
+        yield statement
+        yield from (element.statement for element in statement.elements if element.statement)
+    yield from (element.statement for elements in table.sets.values() for element in elements if element.statement)
 
 
 def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:

@@ -58,6 +58,7 @@ OWN_PORTS = (22, 2379, 2380, 6443, 10250)
 MOST_BEHIND = 3  # links of rules behind which a destination may be
 MOST_PORTS = 50
 _TRANSLATING = re.compile("DNAT")
+_OF_LINKS = re.compile(r"\boif|\s-o\s|--out-interface")  # by which packets leave
 OF_THE_KERNEL = ("253", "254", "255")  # tables that its own rules look up
 
 
@@ -338,7 +339,7 @@ def _translations(table: str, tracked: Change | None) -> t.Iterator[Value]:
 
 def _translated_ports(snapshot: Snapshot) -> t.Iterator[str]:
     """Yield the ports to which rules of iptables translate destinations; empty for one that keeps the port."""
-    rules = (rule for table in snapshot.iptables for rule in table.read().rules_with(_TRANSLATING))
+    rules = (rule for table in snapshot.iptables for rule in table.read().rules(_TRANSLATING))
     targets = (each for rule in rules for each in rule.statements if each.kind == DNAT)
     return (each.target.rpartition(":")[2] if each.target != each.address else "" for each in targets)
 
@@ -400,7 +401,7 @@ def _own_ground(snapshot: Snapshot, packet: Ends, ports: t.Collection[int]) -> s
 def _links_of_drops(snapshot: Snapshot, packet: Ends) -> dict[str, None]:
     """Return the links of rules that drop packets that leave by them."""
     links = dict[str, None]()
-    for rule in (rule for table in snapshot.tables() for rule in table.rules()):
+    for rule in (rule for table in snapshot.tables() for rule in table.rules(_OF_LINKS)):
         names = next((match.values for match in rule.matches if match.field == "oifname" and not match.is_negated), ())
         drops = any(each.kind in (DROP, REJECT) for each in rule.statements)
         for name in names if drops else ():

@@ -202,6 +202,27 @@ def test_further_lines_of_nft_tell_their_kind(line: str) -> None:
 def test_of_a_table_the_rules_of_a_kind_are_read() -> None:
     rules = ["tcp dport 1 jump mark-for-masquerade", "meta mark set 0x1", "drop", "masquerade fully-random"]
     (table,) = nft_text.tables("table ip x {\nchain a {\n" + "\n".join(rules) + "\n}\n}\n")
-    found = [[rule.line for rule in table.rules_with(pattern)] for pattern in (WRITES_MARK, TRANSLATES_SOURCE)]
+    found = [[rule.line for rule in table.rules(pattern)] for pattern in (WRITES_MARK, TRANSLATES_SOURCE)]
     assert found == [[rules[1]], [rules[3]]]
     assert [rule.line for rule in table.rules()] == rules
+
+
+def test_a_chains_own_comment_is_no_rule_and_its_sets_may_be_cut() -> None:
+    text = """table ip t {
+\tmap m {
+\t\ttype ipv4_addr : verdict
+\t\telements = { 192.0.2.1 : drop, 192.0.2.2 : goto }
+\t}
+\tchain c {
+\t\tcomment "of the site"
+\t\ttype filter hook input priority filter; policy drop; counter
+\t\ttcp dport vmap { 80 : accept, 443 : jump }
+\t}
+}
+"""
+    (table,) = nft_text.tables(text)
+    chain = table.chains["c"]
+    assert (chain.hook, chain.kind, chain.policy) == ("input", "filter", "drop")
+    assert [rule.line for rule in chain.rules] == ["counter", "tcp dport vmap { 80 : accept, 443 : jump }"]
+    assert [element.statement for element in table.sets["m"]] == [Statement("drop"), Statement("goto")]
+    assert nft_text.counted(text)["ip", "t"][0] == {"c": 2}
