@@ -31,8 +31,9 @@ GET_GENERATION, GENERATION = NFTABLES << 8 | 16, 1  # NFT_MSG_GETGEN, NFTA_GEN_I
 GET_SET, GET_ELEMENTS = NFTABLES << 8 | 10, NFTABLES << 8 | 13
 SET_TABLE, NAME_OF_SET, FLAGS_OF_SET, ELEMENTS, FLAGS_OF_ELEMENT = 1, 2, 3, 3, 3  # NFTA_SET_..., NFTA_SET_ELEM_...
 CHANGES_BY_ITSELF = 0x10 | 0x20  # NFT_SET_TIMEOUT, NFT_SET_EVAL: time and packets change the elements
+LIST_ELEMENT, KEY, DATA_VALUE = 1, 1, 1  # NFTA_LIST_ELEM, NFTA_SET_ELEM_KEY, NFTA_DATA_VALUE
 INTERVAL_END = 0x1  # NFT_SET_ELEM_INTERVAL_END: no element, but where one ends
-TABLE_NAME, TABLE_USE, TABLE_USERDATA = 1, 3, 6  # NFTA_TABLE_NAME and others
+TABLE_NAME, TABLE_FLAGS, TABLE_USE, TABLE_USERDATA = 1, 2, 3, 6  # NFTA_TABLE_NAME and others
 TABLE_COMMENT = 0  # libnftnl/udata.h: NFTNL_UDATA_TABLE_COMMENT, a type that a byte with the length and the text follow
 # include/uapi/linux/netfilter/ipset/ip_set.h: NFNL_SUBSYS_IPSET, IPSET_CMD_LIST; protocol, name and flags of a request
 LIST_SETS = 6 << 8 | 7
@@ -76,11 +77,20 @@ def tables() -> dict[tuple[str, str], int]:
     return {(family, text(attrs, TABLE_NAME)): int.from_bytes(attrs[TABLE_USE], "big") for family, attrs in tables}
 
 
-def table_comment(family: str, name: str) -> str:
-    """Return the comment of a table; empty if it has none or is not there. nft's JSON has it from nft 1.1 on."""
+def has_flags(family: str, name: str) -> bool:
+    """Return whether a table has flags, such as that it is dormant."""
+    return any(_table(family, name).get(TABLE_FLAGS, b""))
+
+
+def _table(family: str, name: str) -> dict[int, bytes]:
     with wire.connected(_open) as netlink:
         answer = next(wire.answers(netlink, message(GET_TABLE, 0, _of_table(family, name))))
-    stored = b"" if answer.kind == wire.ERROR else attributes(answer.body, 4).get(TABLE_USERDATA, b"")
+    return {} if answer.kind == wire.ERROR else attributes(answer.body, 4)
+
+
+def table_comment(family: str, name: str) -> str:
+    """Return the comment of a table; empty if it has none or is not there. nft's JSON has it from nft 1.1 on."""
+    stored = _table(family, name).get(TABLE_USERDATA, b"")
     while len(stored) > 2:
         kind, length, rest = stored[0], stored[1], stored[2:]
         if kind == TABLE_COMMENT:
@@ -156,8 +166,32 @@ def size(family: str, table: str, name: str) -> int | None:
     if not flags or int.from_bytes(flags, "big") & CHANGES_BY_ITSELF:
         return None
     bodies = wire.dump(GET_ELEMENTS, asked, f"the elements of {family} {table} {name}", _open)
-    listed = (element for body in bodies for element in elements(attributes(body, 4).get(ELEMENTS, b"")))
-    return sum(not int.from_bytes(attributes(element).get(FLAGS_OF_ELEMENT, b""), "big") & INTERVAL_END for element in listed)
+    return sum(
+        not int.from_bytes(each.get(FLAGS_OF_ELEMENT, b""), "big") & INTERVAL_END for body in bodies for each in _elements(body)
+    )
+
+
+def _elements(body: bytes) -> t.Iterator[dict[int, bytes]]:
+    return map(attributes, elements(attributes(body, 4).get(ELEMENTS, b"")))
+
+
+def members(family: str, table: str, name: str, keys: t.Sequence[bytes] = ()) -> list[dict[int, bytes]]:
+    """Return the attributes of the elements of a set or map. keys: those to ask for, in one request, and no others; none for all.
+
+    The kernel goes through its list of sets once for each request, and three times to list all elements.
+    """
+    asked = _family(family) + pack({SET_TABLE: table.encode() + b"\0", NAME_OF_SET: name.encode() + b"\0"})
+    if not keys:
+        bodies = wire.dump(GET_ELEMENTS, asked, f"the elements of {family} {table} {name}", _open)
+        return [each for body in bodies for each in _elements(body)]
+    wanted = b"".join(pack({LIST_ELEMENT: pack({KEY: pack({DATA_VALUE: key})})}) for key in keys)
+    listed = list[dict[int, bytes]]()
+    with wire.connected(_open) as netlink:
+        for answer in wire.answers(netlink, message(GET_ELEMENTS, wire.ACK, asked + pack({ELEMENTS: wanted}))):
+            if answer.kind == wire.ERROR:
+                break
+            listed += _elements(answer.body)
+    return listed
 
 
 def ipsets() -> list[str]:
@@ -200,18 +234,20 @@ def rules(family: str, table: str, chain: str = "") -> list[EncodedRule]:
 
     Raises Failure if they change at every attempt.
     """
+    return [*each_rule(family, table, chain)]
+
+
+def each_rule(family: str, table: str, chain: str = "") -> t.Iterator[EncodedRule]:
+    """Yield what rules() returns, without a value for each of thousands of rules at once."""
     further = {RULE_CHAIN: chain.encode() + b"\0"} if chain else {}
     bodies = wire.dump(GET_RULE, _of_table(family, table, further), f"the rules of table {family} {table}", _open)
-    listed = (attributes(body, 4) for body in bodies)
-    return [
-        EncodedRule(
+    for attrs in (attributes(body, 4) for body in bodies):
+        yield EncodedRule(
             attrs[RULE_CHAIN].rstrip(b"\0").decode(),
             int.from_bytes(attrs[RULE_HANDLE], "big"),
             attrs.get(RULE_EXPRESSIONS, b""),
             attrs.get(RULE_USERDATA, b""),
         )
-        for attrs in listed
-    ]
 
 
 class Doomed(t.NamedTuple):

@@ -29,7 +29,7 @@ def rule(chain: str, _handle: int, encoding: bytes, userdata: bytes = b"") -> Ru
     """Decode one rule. The arguments are those of nfnetlink.EncodedRule."""
     matches: list[Match] = []
     statements: list[Statement] = []
-    comment = _comment(userdata)
+    said = comment(userdata)
     loaded, bits = "", Bits()  # what a register holds: the name of a link, or a mark or a number
     for element in elements(encoding):
         expression = attributes(element)
@@ -37,7 +37,7 @@ def rule(chain: str, _handle: int, encoding: bytes, userdata: bytes = b"") -> Ru
         if name == "meta" and _big(attrs, 2) == IIFNAME:
             loaded = "iifname"
         elif name == "cmp" and loaded == "iifname" and not _big(attrs, 2):  # NFT_CMP_EQ
-            matches.append(Match("iifname", (_link(_value(attrs, 3)),)))
+            matches.append(Match("iifname", (link(_value(attrs, 3)),)))
             loaded = ""
         elif name in ("ct", "meta") and _big(attrs, 2) == (CT_MARK if name == "ct" else META_MARK):
             field = CONNECTION_MARK if name == "ct" else PACKET_MARK
@@ -59,7 +59,7 @@ def rule(chain: str, _handle: int, encoding: bytes, userdata: bytes = b"") -> Ru
             else:
                 loaded, bits = "mark", Bits(constant=_native(_value(attrs, 2)))
         elif name == "match" and text(attrs, 1) == "comment":
-            comment = attrs.get(3, b"").partition(b"\0")[0].decode(errors="replace")
+            said = attrs.get(3, b"").partition(b"\0")[0].decode(errors="replace")
         elif name == "match" and text(attrs, 1) in TESTING and len(attrs.get(3, b"")) > MARK.size:
             mark, mask = MARK.unpack_from(attrs[3])
             matches.append(_tested(TESTING[text(attrs, 1)], mark, mask, bool(attrs[3][MARK.size])))
@@ -68,7 +68,7 @@ def rule(chain: str, _handle: int, encoding: bytes, userdata: bytes = b"") -> Ru
         elif name == "target" and text(attrs, 1) == "MARK" and _big(attrs, 2) == 2 and len(attrs.get(3, b"")) >= MARK.size:
             mark, mask = MARK.unpack_from(attrs[3])
             statements.append(Statement(PACKET_MARK, f"{mark:#x}", Bits(packet=ALL & ~mask, constant=mark)))
-    return Rule(chain, tuple(matches), tuple(statements), comment)
+    return Rule(chain, tuple(matches), tuple(statements), said)
 
 
 def _of_verdict(verdict: dict[int, bytes]) -> t.Iterator[Statement]:
@@ -95,13 +95,13 @@ def _of_target(revision: int, info: bytes) -> t.Iterator[Statement]:
         yield Statement(CONNECTION_MARK, f"{mark:#x}", Bits(constant=mark, connection=ALL & ~mask))
 
 
-def _comment(userdata: bytes) -> str:
+def comment(userdata: bytes) -> str:
     """Return the comment that a rule carries: as nft stores it, by type (0) and length, or as plain text."""
     is_nft = len(userdata) > 1 and userdata[0] == 0 and userdata[1] <= len(userdata) - 2
     return (userdata[2 : 2 + userdata[1]] if is_nft else userdata).rstrip(b"\0").decode(errors="replace")
 
 
-def _link(data: bytes) -> str:
+def link(data: bytes) -> str:
     """Return a compared interface: a whole name ends with a zero byte, the beginning of names does not."""
     name = data.rstrip(b"\0").decode(errors="replace")
     return name if data.endswith(b"\0") else f"{name}*"

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import typing as t
@@ -19,7 +20,7 @@ from .._netfilter.iptables import PROGRAMS
 from .._netlink import nfnetlink
 from .._platform import kernel, process
 from .._ruleset import inventory, nft_json, nft_text
-from . import saved
+from . import kernel_rules_backend, saved
 from .snapshot import Notes
 
 RULESETS = ("iptables", "ebtables", "nftables")  # subsets
@@ -51,7 +52,8 @@ def nftables_text(run: process.Runner, note: Notes, places: t.Iterable[tuple[str
     texts = []
     for place in sorted(places):
         try:
-            texts.append(_printed(run, "nft", "list", "table", *place))
+            text = kernel_rules_backend.table(functools.partial(_printed, run, "nft"), *place)
+            texts.append(text or _printed(run, "nft", "list", "table", *place))
         except Failure as failure:
             if nfnetlink.has_table(*place):
                 note(" ".join(place), str(failure))
