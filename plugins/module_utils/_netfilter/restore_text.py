@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .._core import memo
+from .._core import lines
 from .._core.fields import Unfit
 from . import rule_words
 from .rule_words import IPTABLES, Language
@@ -27,25 +27,38 @@ class Restored(t.NamedTuple):
     refused: list[tuple[str, str]]
 
 
-@memo.of_part
 def read(saved: str, language: Language = IPTABLES) -> Restored:
     """Read the tables of an output of iptables-save. Lines that are not permitted are left out."""
-    lines: list[str] = []
+    parts: list[str] = []
     refused: list[tuple[str, str]] = []
     shapes: set[str] = set()  # thousands of rules have a few shapes
-    for line in saved.splitlines():
+    first = behind = 0  # the place of lines that stay as they are, and the one behind them
+    for place, line in lines.each(saved):
+        rendered = ""
         text = line.strip().replace("\t", " ")
-        if text and not (text.startswith("#") or _WITHOUT_EFFECT.search(text)):
-            try:
-                if not text.isprintable():
-                    raise Unfit("a line of printable characters")
-                shape = _shape(text, language)
-                lines.append(text if shape in shapes else _line(text, language))
-                if shape:
-                    shapes.add(shape)
-            except Unfit as unfit:
-                refused.append((text, str(unfit)))
-    return Restored("\n".join([*lines, ""]), refused)
+        try:
+            rendered = _rendered(text, language, shapes)
+        except Unfit as unfit:
+            refused.append((text, str(unfit)))
+        if rendered != line or place != behind:
+            parts += [saved[first:behind], f"{rendered}\n" if rendered and rendered != line else ""]
+            first = place if rendered == line else place + len(line) + 1
+        behind = place + len(line) + 1
+    text = "".join(filter(None, [*parts, saved[first:behind]]))  # the same text as before, if all of it stays
+    return Restored(f"{text}\n" if text and not text.endswith("\n") else text, refused)
+
+
+def _rendered(text: str, language: Language, shapes: set[str]) -> str:
+    """Return a line for the program; empty for one without effect. shapes: those of rules that are permitted. Raises Unfit."""
+    if not text or text.startswith("#") or _WITHOUT_EFFECT.search(text):
+        return ""
+    if not text.isprintable():
+        raise Unfit("a line of printable characters")
+    shape = _shape(text, language)
+    rendered = text if shape in shapes else _line(text, language)
+    if shape:
+        shapes.add(shape)
+    return rendered
 
 
 def _shape(line: str, language: Language) -> str:

@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
+import array
 import functools
 import re
 import typing as t
 
-from .._core import fields
+from .._core import fields, lines
 from .._core.fields import Unfit
 from .._netfilter import rule_words
 from . import ruleset
-from .ruleset import Bits, Chain, Listed, Match, Rule, Selection, Statement, Table
+from .ruleset import Bits, Chain, Lazy, Match, Rule, Selection, Statement, Table
 
 _FIELDS = {
     "-s": "saddr",
@@ -53,6 +54,7 @@ _TARGETS = {
     "REDIRECT": ruleset.REDIRECT,
 }
 _TO = ("--to-source", "--to-destination", "--to-ports")
+Places = t.MutableSequence[int]  # in a text
 HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output", "POSTROUTING": "postrouting"}
 
 
@@ -65,34 +67,54 @@ def read(family: str, name: str, text: str, backend: str = ruleset.NFT) -> Table
 @functools.lru_cache(maxsize=32)  # as a table is read for several twins, and for each question about it
 def tables(family: str, text: str, backend: str = ruleset.NFT, first: str = "") -> t.Sequence[Table]:
     """Return the tables in what iptables-save prints of them. first: name of a table whose first line is cut off."""
-    current = _Lines(family, first)
+    current = _Chains(family, first, text)
     listing = {first: current}
-    for line in text.splitlines():
+    for place, line in lines.each(text):
         if chain := _chain(line):
-            (current.sources.get(chain) or current.declare(chain)).append(line)
+            (current.places.get(chain) or current.declare(chain)).append(place)
         elif line.startswith(":"):
             chain, policy, *_counters = f"{line[1:]} -".split()
             current.declare(chain, policy.strip("-").lower())
         elif line.startswith("*"):
             name = line[1:].strip()
-            current = listing.setdefault(name, _Lines(family, name))
-    return [Table(family, name, ruleset.IPTABLES, backend, lines.chains) for name, lines in listing.items() if name]
+            current = listing.setdefault(name, _Chains(family, name, text))
+    return [Table(family, name, ruleset.IPTABLES, backend, of_name.chains) for name, of_name in listing.items() if name]
 
 
-class _Lines:
-    """The chains of a table, and the lines of their rules, which are added while they are read."""
+class _Chains:
+    """The chains of a table, and the places of their rules in the text, which are added while they are read."""
 
-    def __init__(self, family: str, name: str) -> None:
-        self._read, self._kind = functools.partial(rule, family), "nat" if name == "nat" else "filter"
+    def __init__(self, family: str, name: str, text: str) -> None:
+        self._family, self._text, self._kind = family, text, "nat" if name == "nat" else "filter"
         self.chains: dict[str, Chain] = {}
-        self.sources: dict[str, list[str]] = {}
+        self.places: dict[str, Places] = {}
 
-    def declare(self, name: str, policy: str = "") -> list[str]:
-        """Add a chain. Return its lines."""
-        lines = self.sources.setdefault(name, [])
+    def declare(self, name: str, policy: str = "") -> Places:
+        """Add a chain. Return its places."""
+        places = self.places.setdefault(name, array.array("Q"))
         if policy or name not in self.chains:
-            self.chains[name] = Chain(HOOKS.get(name, ""), self._kind, policy, Listed(self._read, lines))
-        return lines
+            rules = _Rules(self._family, self._text, places)
+            self.chains[name] = Chain(HOOKS.get(name, ""), self._kind, policy, rules)
+        return places
+
+
+class _Rules(Lazy[Rule]):
+    """The rules of a chain, by the places of their lines in a text."""
+
+    __slots__ = ("_family", "_text", "_places")
+
+    def __init__(self, family: str, text: str, places: Places) -> None:
+        super().__init__()
+        self._family, self._text, self._places = family, text, places
+
+    def _sources(self) -> list[str]:
+        return [lines.at(self._text, place).rstrip("\r") for place in self._places]
+
+    def _read(self, source: str) -> Rule:
+        return rule(self._family, source)
+
+    def __len__(self) -> int:
+        return len(self._places)
 
 
 def _chain(line: str) -> str:
@@ -108,10 +130,10 @@ def _without_counters(line: str) -> str:
 
 def select(family: str, text: str, selections: t.Mapping[tuple[str, str], Selection]) -> str:
     """Return the lines of selected chains and rules. selections: by family and name of a table."""
-    lines = list[str]()
+    selected = list[str]()
     places: dict[str, int] = {}
     selection = Selection((), ())
-    for line in text.splitlines():
+    for _place, line in lines.each(text):
         chain = _chain(line)
         if chain:
             if chain not in selection.chains:
@@ -123,8 +145,8 @@ def select(family: str, text: str, selections: t.Mapping[tuple[str, str], Select
             selection, places = selections[family, line[1:].strip()], {}
         elif line.startswith(":") and line[1:].split(" ", 1)[0] not in selection.chains:
             continue
-        lines.append(line)
-    return "\n".join([*lines, ""])
+        selected.append(line)
+    return "\n".join([*selected, ""])
 
 
 def with_rules(text: str, rules: t.Sequence[str], is_first: bool) -> str:
@@ -132,19 +154,22 @@ def with_rules(text: str, rules: t.Sequence[str], is_first: bool) -> str:
 
     text: a table. rules: with ``-A`` and their chain.
     """
-    lines = text.splitlines()
-    end = next((place for place, line in enumerate(lines) if line == _END), len(lines))
-    start = next((place for place, line in enumerate(lines) if _chain(line)), end) if is_first else end
-    declared = {line.split(" ", 1)[0] for line in lines if line[:1] == ":"}
-    lacking = [chain for chain in dict.fromkeys(map(_chain, rules)) if chain in HOOKS and f":{chain}" not in declared]
-    lines[start:start] = [*(f":{chain} ACCEPT [0:0]" for chain in lacking), *rules]
-    return "\n".join([*lines, ""])
+    text = text if text.endswith("\n") else f"{text}\n"
+    ends = (place for place, line in lines.each(text) if line == _END or is_first and _chain(line))
+    at = next(ends, len(text))
+    lacking = (chain for chain in dict.fromkeys(map(_chain, rules)) if chain in HOOKS and not _head(chain).search(text))
+    added = "".join(f"{line}\n" for line in (*(f":{chain} ACCEPT [0:0]" for chain in lacking), *rules))
+    return f"{text[:at]}{added}{text[at:]}"
 
 
 def with_policy(text: str, chain: str, policy: str) -> str:
     """Return a table with another policy of a chain. policy: ACCEPT or DROP."""
-    lines = (f":{chain} {policy} [0:0]" if line.split(" ", 1)[0] == f":{chain}" else line for line in text.splitlines())
-    return "\n".join([*lines, ""])
+    return _head(chain).sub(lambda _head: f":{chain} {policy} [0:0]", text)
+
+
+def _head(chain: str) -> re.Pattern[str]:
+    """Return the pattern of the line that declares a chain."""
+    return re.compile(rf"^:{re.escape(chain)}(?: .*)?$", re.MULTILINE)
 
 
 def rule(family: str, line: str) -> Rule:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .._core import lines as text_lines
 from .._core import memo
 from . import nft_words
 from .ruleset import Selection
 
 _TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
 _BLOCK = re.compile(r"(\w+(?: \w+)?) (\S+) \{")
-_LINE = re.compile(".+")
 QUOTED = re.compile(r'"[^"]*"')
 _ELEMENTS = "elements = {"
 _SETS = ("set", "map")
@@ -95,7 +95,7 @@ def read(text: str) -> Listing:
     """Find the blocks of a text. Lines that belong to no table are in no block."""
     tables, blocks = list[tuple[Place, list[Block]]](), list[Block]()
     is_inside, is_complete = False, True
-    lines = ((match.start(), match[0].strip()) for match in _LINE.finditer(text))
+    lines = ((place, line.strip()) for place, line in text_lines.each(text))
     for place, line in lines:
         block = _BLOCK.match(line) if is_inside else None
         header = _TABLE.match(line) if not block else None

@@ -18,8 +18,6 @@ from .._core import fields, memo
 from .._core.errors import Invalid
 from .._core.fields import IPV6
 from .._core.names import DOTTED
-from .._ebtables.ebtables_options import EBTABLES
-from .._netfilter.rule_words import IPTABLES
 from .._routing import route, rt_names, rule
 from .._ruleset import nft_objects
 from .._ruleset.ruleset import LEGACY
@@ -41,7 +39,7 @@ from .._snapshot.values import (
     Snapshot,
     kernels,
 )
-from . import bounds, foreign_tables, lacking, legacy_half, stateful_matches, translating_programs, virtual_servers, vrfs
+from . import bounds, foreign_tables, lacking, legacy_half, translating_programs, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
 from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, SWITCH, gap, replaced
@@ -84,9 +82,9 @@ class Blueprint(t.NamedTuple):
     links: in the node's order, and each bridge before its ports. names: of all links by index. settings: path below /proc/sys and
     value, in the order of writing. addresses: lines for ``ip -batch``, with those for ports of bridges. rules, neighbours: such
     lines, each with the rule that it adds, if it adds one, or with the neighbour's address. routes: those that the twin must have
-    in the end. tables: family and number of those that have no other routes. restores: program and text. hooks: of tables that
-    both backends of iptables have. ruleset: nft's JSON objects. ruleset_text: the same as text. servers: addresses of IPVS by
-    family of nft. sizes: of the sets. notes: what is different in the twin.
+    in the end. tables: family and number of those that have no other routes. restores: program and text, one for each table of
+    iptables. hooks: of tables that both backends of iptables have. ruleset: nft's JSON objects. ruleset_text: the same as text.
+    servers: addresses of IPVS by family of nft. sizes: of the sets. notes: what is different in the twin.
     """
 
     links: list[NewLink]
@@ -450,15 +448,13 @@ def _restores(
         for table in sorted(
             (each for each in snapshot.iptables if each.family == family), key=lambda each: each.backend == LEGACY
         ):
-            saved = stateful_matches.resolved(table.save, snapshot.recorded)
-            text = foreign_tables.tables(saved, family, IPTABLES, notes)
+            text = foreign_tables.tables(table.save, family, notes, snapshot.recorded)
             if table.table in texts and text:
                 text, of_table = legacy_half.merged(family, table.table, texts[table.table], text)
                 hooks += of_table
                 notes.append(_of_both_backends(family, table.table))
             texts[table.table] = text
-        if texts:
-            yield program, "".join(texts.values())
+        yield from ((program, text) for text in texts.values())
     text = _ebtables(snapshot.ebtables, notes)
     if text:
         yield RESTORES["bridge"], text
@@ -480,4 +476,4 @@ def _ebtables(chains: t.Iterable[FrameChain], notes: list[Assumption]) -> str:
         heads.append(f":{chain.chain} {chain.policy or 'ACCEPT'}")
         rules += [f"-A {chain.chain} {text}" for text in chain.rules]
     texts = ["\n".join([f"*{name}", *heads, *rules, ""]) for name, (heads, rules) in tables.items()]
-    return foreign_tables.tables("".join(texts), "bridge", EBTABLES, notes) if texts else ""
+    return foreign_tables.tables("".join(texts), "bridge", notes) if texts else ""

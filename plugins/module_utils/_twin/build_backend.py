@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -137,7 +138,8 @@ def build(drawn: Blueprint, isolated: Isolated, run: process.Runner, mark: int =
     _ip(run, drawn.commands, notes)
     _add_routes(run, drawn, notes)
     texts = {}
-    for program, text in drawn.restores:
+    for program, parts in itertools.groupby(drawn.restores, lambda restore: restore[0]):
+        text = "".join(text for _program, text in parts)
         isolated.tell(f"load {len(text.splitlines())} lines by {program}")
         texts[program] = _restore(run, program, text, notes)
     isolated.tell("load the ruleset of nft")

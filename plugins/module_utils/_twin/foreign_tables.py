@@ -10,16 +10,18 @@ is left out, and what is permitted in its place.
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 
 from .._core import memo
 from .._core.errors import Invalid
+from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter import ipset_text, restore_text
-from .._netfilter.rule_words import Language
+from .._netfilter.rule_words import IPTABLES
 from .._ruleset import nft_listing, nft_objects
 from .._snapshot.assumption import CHAIN, Assumption, Concern
-from . import bounds
+from . import bounds, stateful_matches
 from .substitutions import FLOWTABLE, TRACING, gap, replaced
 
 MOST_NOTES = 40  # about one text
@@ -52,9 +54,14 @@ def _untraced(text: str) -> str:
     return _TRACING.sub("", text)
 
 
-def tables(text: str, family: str, language: Language, notes: list[Assumption]) -> str:
-    """Return the tables of an output of iptables-save, for a program that restores them."""
-    parsed = restore_text.read(text, language)
+@functools.lru_cache(maxsize=32)  # the tables of a few worlds
+def _restored(text: str, family: str, recorded: tuple[str, ...]) -> restore_text.Restored:
+    return restore_text.read(stateful_matches.resolved(text, recorded), EBTABLES if family == "bridge" else IPTABLES)
+
+
+def tables(text: str, family: str, notes: list[Assumption], recorded: tuple[str, ...] = ()) -> str:
+    """Return the tables of an output of iptables-save, for a program that restores them. recorded: as stateful_matches has it."""
+    parsed = _restored(text, family, recorded)
     concerns: dict[str, frozenset[Concern]] = {}
     for line, chains in with_chains(family, text.splitlines() if parsed.refused else ()):
         concerns[line] = concerns.get(line, frozenset()) | chains  # two chains may have the same rule

@@ -20,27 +20,23 @@ from .._netfilter import rule_words
 from .._netfilter.rule_words import IPTABLES
 
 NFACCT, RECENT, DEFAULT = "nfacct", "recent", "DEFAULT"  # the last is the name of records for which a rule has none
-_STATEFUL = re.compile(rf" (?:{NFACCT}|{RECENT}) ")
+_STATEFUL = re.compile(rf"^.* (?:{NFACCT}|{RECENT}) .*$", re.MULTILINE)
 
 
-@functools.lru_cache(maxsize=16)  # the tables of both families
 def resolved(saved: str, recorded: tuple[str, ...] = ()) -> str:
     """Return an output of iptables-save without these matches, and without rules that do not match because of one.
 
     recorded: the names under which the packet has a record.
     """
-    if not _STATEFUL.search(saved):
-        return saved
-    remaining = []
-    for line in saved.splitlines():
-        if not _STATEFUL.search(line):
-            remaining.append(line)
-            continue
-        words, counting = _without(_words(line), NFACCT)
-        words, matches = _without(words, RECENT)
-        if all(_is_true(match, recorded) for match in matches):
-            remaining.append(" ".join(map(rule_words.quote, words)) if counting or matches else line)
-    return "\n".join([*remaining, ""])
+    return _STATEFUL.sub(lambda match: _resolved(match[0], recorded), saved)
+
+
+def _resolved(line: str, recorded: tuple[str, ...]) -> str:
+    words, counting = _without(_words(line), NFACCT)
+    words, matches = _without(words, RECENT)
+    if not all(_is_true(match, recorded) for match in matches):
+        return ""
+    return " ".join(map(rule_words.quote, words)) if counting or matches else line
 
 
 @functools.lru_cache(maxsize=16)  # the tables of both families; each packet of a twin asks for all
