@@ -64,9 +64,15 @@ def read(family: str, name: str, text: str, backend: str = ruleset.NFT) -> Table
     return next(of_name, Table(family, name, ruleset.IPTABLES, backend))
 
 
-@functools.lru_cache(maxsize=32)  # as a table is read for several twins, and for each question about it
 def tables(family: str, text: str, backend: str = ruleset.NFT, first: str = "") -> t.Sequence[Table]:
     """Return the tables in what iptables-save prints of them. first: name of a table whose first line is cut off."""
+    listing = _listing(family, text, "" if text.startswith("*") else first)
+    return [Table(family, name, ruleset.IPTABLES, backend, of_table.chains) for name, of_table in listing.items() if name]
+
+
+@functools.lru_cache(maxsize=32)  # as a table is read for several twins, and for each question about it
+def _listing(family: str, text: str, first: str) -> dict[str, _Chains]:
+    """Return what is in a text, by the names of the tables."""
     current = _Chains(family, first, text)
     listing = {first: current}
     for place, line in lines.each(text):
@@ -75,19 +81,25 @@ def tables(family: str, text: str, backend: str = ruleset.NFT, first: str = "") 
         elif line.startswith(":"):
             chain, policy, *_counters = f"{line[1:]} -".split()
             current.declare(chain, policy.strip("-").lower())
-        elif line.startswith("*"):
-            name = line[1:].strip()
-            current = listing.setdefault(name, _Chains(family, name, text))
-    return [Table(family, name, ruleset.IPTABLES, backend, of_name.chains) for name, of_name in listing.items() if name]
+        else:
+            if line.startswith("*"):
+                name = line[1:].strip()
+                current = listing.setdefault(name, _Chains(family, name, text))
+            current.further.append(place)
+    return listing
 
 
 class _Chains:
-    """The chains of a table, and the places of their rules in the text, which are added while they are read."""
+    """The chains of a table, and places in the text, which are added while they are read.
+
+    places: of rules, by chain. further: of lines about the table, of which the first and the last are its ends.
+    """
 
     def __init__(self, family: str, name: str, text: str) -> None:
         self._family, self._text, self._kind = family, text, "nat" if name == "nat" else "filter"
         self.chains: dict[str, Chain] = {}
         self.places: dict[str, Places] = {}
+        self.further: list[int] = []
 
     def declare(self, name: str, policy: str = "") -> Places:
         """Add a chain. Return its places."""
@@ -96,6 +108,14 @@ class _Chains:
             rules = _Rules(self._family, self._text, places)
             self.chains[name] = Chain(HOOKS.get(name, ""), self._kind, policy, rules)
         return places
+
+    def selected(self, selection: Selection) -> t.Iterator[int]:
+        """Yield the places of lines that remain."""
+        yield from self.further
+        for chain in selection.chains:
+            head = self._text.find(f"\n:{chain} ", self.further[0], self.further[-1]) + 1
+            yield from [head] if head else []
+            yield from (place for number, place in enumerate(self.places[chain]) if number in selection.rules[chain])
 
 
 class _Rules(Lazy[Rule]):
@@ -130,23 +150,9 @@ def _without_counters(line: str) -> str:
 
 def select(family: str, text: str, selections: t.Mapping[tuple[str, str], Selection]) -> str:
     """Return the lines of selected chains and rules. selections: by family and name of a table."""
-    selected = list[str]()
-    places: dict[str, int] = {}
-    selection = Selection((), ())
-    for _place, line in lines.each(text):
-        chain = _chain(line)
-        if chain:
-            if chain not in selection.chains:
-                continue
-            place = places[chain] = places.get(chain, -1) + 1
-            if place not in selection.rules[chain]:
-                continue
-        elif line.startswith("*"):
-            selection, places = selections[family, line[1:].strip()], {}
-        elif line.startswith(":") and line[1:].split(" ", 1)[0] not in selection.chains:
-            continue
-        selected.append(line)
-    return "\n".join([*selected, ""])
+    listing = _listing(family, text, "")
+    places = sorted(place for name, of_table in listing.items() if name for place in of_table.selected(selections[family, name]))
+    return "\n".join([*(lines.at(text, place) for place in places), ""])
 
 
 def with_rules(text: str, rules: t.Sequence[str], is_first: bool) -> str:

@@ -269,8 +269,8 @@ class Selection(t.NamedTuple):
     A map or a chain that is not in the last two has all.
     """
 
-    chains: t.Container[str]
-    sets: t.Container[str]
+    chains: t.Collection[str]
+    sets: t.Collection[str]
     elements: t.Mapping[str, t.Container[int]] = {}
     rules: t.Mapping[str, t.Container[int]] = {}
 

@@ -231,7 +231,10 @@ def test_translations_of_iptables_lead_to_rules_of_other_tables(translation: str
         {"family": "ip", "backend": "nft", "table": name, "save": save} for name, save in (("nat", nat), ("filter", filtering))
     ]
     found = reachable_part(iptables=tables, nftables_text=ruleset(ADDRESSES))
-    assert (any("-j DROP" in text for _program, text in found.restores), "other" in chains(found.ruleset_text)) == (is_kept, is_kept)
+    assert (any("-j DROP" in text for _program, text in found.restores), "other" in chains(found.ruleset_text)) == (
+        is_kept,
+        is_kept,
+    )
 
 
 @pytest.mark.parametrize(("hook", "is_kept"), [("PREROUTING", False), ("FORWARD", True)])
