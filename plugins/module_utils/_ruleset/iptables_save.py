@@ -83,8 +83,9 @@ def _listing(family: str, text: str, first: str) -> dict[str, _Chains]:
             current.declare(chain, policy.strip("-").lower())
         else:
             if line.startswith("*"):
-                name = line[1:].strip()
+                name, current.end = line[1:].strip(), place
                 current = listing.setdefault(name, _Chains(family, name, text))
+                current.end = len(text)
             current.further.append(place)
     return listing
 
@@ -92,7 +93,7 @@ def _listing(family: str, text: str, first: str) -> dict[str, _Chains]:
 class _Chains:
     """The chains of a table, and places in the text, which are added while they are read.
 
-    places: of rules, by chain. further: of lines about the table, of which the first and the last are its ends.
+    places: of rules, by chain. further: of lines about the table, of which the first begins it. end: behind it.
     """
 
     def __init__(self, family: str, name: str, text: str) -> None:
@@ -100,6 +101,7 @@ class _Chains:
         self.chains: dict[str, Chain] = {}
         self.places: dict[str, Places] = {}
         self.further: list[int] = []
+        self.end = len(text)
 
     def declare(self, name: str, policy: str = "") -> Places:
         """Add a chain. Return its places."""
@@ -113,7 +115,7 @@ class _Chains:
         """Yield the places of lines that remain."""
         yield from self.further
         for chain in selection.chains:
-            head = self._text.find(f"\n:{chain} ", self.further[0], self.further[-1]) + 1
+            head = self._text.find(f"\n:{chain} ", self.further[0], self.end) + 1
             yield from [head] if head else []
             yield from (place for number, place in enumerate(self.places[chain]) if number in selection.rules[chain])
 
@@ -161,7 +163,7 @@ def with_rules(text: str, rules: t.Sequence[str], is_first: bool) -> str:
     text: a table. rules: with ``-A`` and their chain.
     """
     text = text if text.endswith("\n") else f"{text}\n"
-    ends = (place for place, line in lines.each(text) if line == _END or is_first and _chain(line))
+    ends = (place for place, line in lines.each(text) if line.rstrip() == _END or is_first and _chain(line))
     at = next(ends, len(text))
     lacking = (chain for chain in dict.fromkeys(map(_chain, rules)) if chain in HOOKS and not _head(chain).search(text))
     added = "".join(f"{line}\n" for line in (*(f":{chain} ACCEPT [0:0]" for chain in lacking), *rules))

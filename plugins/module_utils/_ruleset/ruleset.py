@@ -135,10 +135,11 @@ class Lazy(t.Sequence[_Value]):
         raise NotImplementedError
 
     def each(self, pattern: re.Pattern[str] | None = None) -> t.Iterator[_Value]:
-        """Yield the values and keep none of them. pattern: those may be left out in whose text it is not found."""
-        if self._values is not None:
-            return iter(self._values)
-        return (self._read(each) for each in self._sources() if not (pattern and isinstance(each, str)) or pattern.search(each))
+        """Yield the values, and keep none that are read of a text. pattern: those may be left out in whose text it is not found."""
+        sources = self._sources() if self._values is None else ()
+        if not isinstance(next(iter(sources), None), str):
+            return iter(self)
+        return (self._read(each) for each in sources if not pattern or pattern.search(each))
 
     def _all(self) -> tuple[_Value, ...]:
         if self._values is None:
