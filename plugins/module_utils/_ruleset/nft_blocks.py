@@ -67,7 +67,8 @@ class Listing(t.NamedTuple):
         for table, blocks in self.tables:
             selection = selections[table]
             for block in blocks:
-                remaining += self.lines(place, block.head)
+                if not self.text[place : block.head].isspace():
+                    remaining += self.lines(place, block.head)
                 place = _behind(self.text, block.last)
                 if block.kind not in ("chain", *_SETS):
                     remaining += self.lines(block.head, place)
