@@ -135,7 +135,7 @@ class Lazy(t.Sequence[_Value]):
         raise NotImplementedError
 
     def each(self, pattern: re.Pattern[str] | None = None) -> t.Iterator[_Value]:
-        """Yield the values, and keep none that are read of a text. pattern: those may be left out in whose text it is not found."""
+        """Yield the values, and keep none that are read of a text. pattern: without it in its text, a value may be left out."""
         sources = self._sources() if self._values is None else ()
         if not isinstance(next(iter(sources), None), str):
             return iter(self)
