@@ -159,16 +159,17 @@ def _devices(hook: bytes) -> tuple[str, ...]:
 
 def size(family: str, table: str, name: str) -> int | None:
     """Return the number of elements of a set or map; None without that set, and for one that time or packets change."""
-    asked = _family(family) + pack({SET_TABLE: table.encode() + b"\0", NAME_OF_SET: name.encode() + b"\0"})
     with wire.connected(_open) as netlink:
-        answer = next(wire.answers(netlink, message(GET_SET, 0, asked)))
+        answer = next(wire.answers(netlink, message(GET_SET, 0, _of_set(family, table, name))))
     flags = b"" if answer.kind == wire.ERROR else attributes(answer.body, 4).get(FLAGS_OF_SET, bytes(4))
     if not flags or int.from_bytes(flags, "big") & CHANGES_BY_ITSELF:
         return None
-    bodies = wire.dump(GET_ELEMENTS, asked, f"the elements of {family} {table} {name}", _open)
-    return sum(
-        not int.from_bytes(each.get(FLAGS_OF_ELEMENT, b""), "big") & INTERVAL_END for body in bodies for each in _elements(body)
-    )
+    every = members(family, table, name)
+    return sum(not int.from_bytes(each.get(FLAGS_OF_ELEMENT, b""), "big") & INTERVAL_END for each in every)
+
+
+def _of_set(family: str, table: str, name: str) -> bytes:
+    return _family(family) + pack({SET_TABLE: table.encode() + b"\0", NAME_OF_SET: name.encode() + b"\0"})
 
 
 def _elements(body: bytes) -> t.Iterator[dict[int, bytes]]:
@@ -180,18 +181,18 @@ def members(family: str, table: str, name: str, keys: t.Sequence[bytes] = ()) ->
 
     The kernel goes through its list of sets once for each request, and three times to list all elements.
     """
-    asked = _family(family) + pack({SET_TABLE: table.encode() + b"\0", NAME_OF_SET: name.encode() + b"\0"})
+    place = _of_set(family, table, name)
     if not keys:
-        bodies = wire.dump(GET_ELEMENTS, asked, f"the elements of {family} {table} {name}", _open)
+        bodies = wire.dump(GET_ELEMENTS, place, f"the elements of {family} {table} {name}", _open)
         return [each for body in bodies for each in _elements(body)]
     wanted = b"".join(pack({LIST_ELEMENT: pack({KEY: pack({DATA_VALUE: key})})}) for key in keys)
-    listed = list[dict[int, bytes]]()
+    elements_of_keys = list[dict[int, bytes]]()
     with wire.connected(_open) as netlink:
-        for answer in wire.answers(netlink, message(GET_ELEMENTS, wire.ACK, asked + pack({ELEMENTS: wanted}))):
+        for answer in wire.answers(netlink, message(GET_ELEMENTS, wire.ACK, place + pack({ELEMENTS: wanted}))):
             if answer.kind == wire.ERROR:
                 break
-            listed += _elements(answer.body)
-    return listed
+            elements_of_keys += _elements(answer.body)
+    return elements_of_keys
 
 
 def ipsets() -> list[str]:

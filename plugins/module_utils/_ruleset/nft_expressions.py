@@ -227,10 +227,10 @@ def _cmp(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], _me
             raise Unread("bits")
         return f"{term.field} {','.join(name for bit, name in names.items() if bits & bit)}"
     if not term.mask:
-        return f"{term.field} {comparison}{_shown(term.field, data)}"
+        return f"{term.field} {comparison}{_value(term.field, data)}"
     length = _prefix_length(term.mask)
     if term.field.endswith("addr") and length is not None:
-        return f"{term.field} {comparison}{_shown(term.field, data)}/{length}"
+        return f"{term.field} {comparison}{_value(term.field, data)}/{length}"
     if term.field.endswith("mark"):
         return f"{term.field} & {_hexadecimal(term.mask)} {comparison or '== '}{_hexadecimal(data)}"
     raise Unread("a mask")
@@ -260,34 +260,34 @@ def _lookup(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], 
         raise Unread("a map of values")
     if not name.startswith("__"):
         return f"{field} {'vmap ' if 3 in attrs else '!= ' if is_negated else ''}@{name}"
-    listed = members(name, keys)
-    is_of_ranges = any(10 in each or _number(each, 3) & _INTERVAL_END for each in listed)  # NFTA_SET_ELEM_KEY_END
+    set_elements = members(name, keys)
+    is_of_ranges = any(10 in each or _number(each, 3) & _INTERVAL_END for each in set_elements)  # NFTA_SET_ELEM_KEY_END
     if " . " in field.removeprefix("fib ") or is_of_ranges and 3 in attrs:
         raise Unread("a set of several fields, or a map of ranges")
     if 3 in attrs:
-        pairs = [(_data(each, 1), _verdict(attributes(each.get(2, b"")))) for each in listed]
-        shown = [f"{_native(key) if keys else _shown(field, key)} : {verdict}" for key, verdict in pairs]
-        return f"{field} vmap {{ {', '.join(shown)} }}"
-    return f"{field} {'!= ' if is_negated else ''}{{ {', '.join(_ranges(field, listed))} }}"
+        pairs = [(_data(each, 1), _verdict(attributes(each.get(2, b"")))) for each in set_elements]
+        texts = [f"{_native(key) if keys else _value(field, key)} : {verdict}" for key, verdict in pairs]
+        return f"{field} vmap {{ {', '.join(texts)} }}"
+    return f"{field} {'!= ' if is_negated else ''}{{ {', '.join(_ranges(field, set_elements))} }}"
 
 
-def _ranges(field: str, listed: t.Sequence[dict[int, bytes]]) -> t.Iterator[str]:
+def _ranges(field: str, set_elements: t.Sequence[dict[int, bytes]]) -> t.Iterator[str]:
     """Yield the members of a set. In one of intervals, an end stands behind the last member of each."""
-    bounds = sorted((_data(each, 1), _number(each, 3) & _INTERVAL_END) for each in listed)
+    bounds = sorted((_data(each, 1), _number(each, 3) & _INTERVAL_END) for each in set_elements)
     first: bytes | None = None
     for key, is_end in bounds:
         if not is_end:
             if first is not None:
-                yield _shown(field, first)
+                yield _value(field, first)
             first = key
         elif first is not None:
             last = (int.from_bytes(key, "big") - 1).to_bytes(len(key), "big")
-            yield _shown(field, first) if first == last else f"{_shown(field, first)}-{_shown(field, last)}"
+            yield _value(field, first) if first == last else f"{_value(field, first)}-{_value(field, last)}"
             first = None
     if first is not None:
         if any(is_end for _key, is_end in bounds):
             raise Unread("an interval without an end")
-        yield _shown(field, first)
+        yield _value(field, first)
 
 
 def _dynset(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], _members: Members) -> str:
@@ -302,9 +302,9 @@ def _nat(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], _me
     address, port = (_constant(attrs, first, registers) if first in attrs else b"" for first in (3, 5))
     if any(attrs.get(first + 1) not in (None, attrs.get(first)) for first in (3, 5)) or len(address) not in (0, 4, 16):
         raise Unread("a range of addresses")
-    shown = socket.inet_ntop(socket.AF_INET if len(address) == _WORD else socket.AF_INET6, address) if address else ""
-    shown = f"[{shown}]" if ":" in shown and port else shown
-    target = f"{shown}{':' * bool(port)}{int.from_bytes(port, 'big') if port else ''}"
+    host = _address(address) if address else ""
+    host = f"[{host}]" if ":" in host and port else host
+    target = f"{host}{':' * bool(port)}{int.from_bytes(port, 'big') if port else ''}"
     return f"{kind} {'ip6 ' * (len(address) == 16)}{'ip ' * (len(address) == 4)}to {target}{_flags(_number(attrs, 7))}"
 
 
@@ -332,8 +332,8 @@ def _flags(flags: int) -> str:
     flags &= ~_NAT_OF_RANGES
     if flags & ~sum(_NAT_FLAGS):
         raise Unread("flags of a translation")
-    shown = ",".join(name for bit, name in _NAT_FLAGS.items() if flags & bit)
-    return f" {shown}" if shown else ""
+    names = ",".join(name for bit, name in _NAT_FLAGS.items() if flags & bit)
+    return f" {names}" if names else ""
 
 
 def _reject(family: str, attrs: dict[int, bytes], _registers: dict[int, _Term], _members: Members) -> str:
@@ -351,10 +351,10 @@ def _counter(_family: str, attrs: dict[int, bytes], _registers: dict[int, _Term]
     return f"counter packets {_number(attrs, 2)} bytes {_number(attrs, 1)}"
 
 
-def _shown(field: str, data: bytes) -> str:
+def _value(field: str, data: bytes) -> str:
     """Return a value of a field as nft writes it. Raises Unread."""
     if field.endswith("addr") and len(data) in (4, 16):
-        return socket.inet_ntop(socket.AF_INET if len(data) == _WORD else socket.AF_INET6, data)
+        return _address(data)
     if field.endswith("port"):
         return str(int.from_bytes(data, "big"))
     if field.endswith("mark"):
@@ -366,6 +366,10 @@ def _shown(field: str, data: bytes) -> str:
     if number not in names and field != "meta l4proto":
         raise Unread(f"a value of {field}")
     return names.get(number, str(number))
+
+
+def _address(data: bytes) -> str:
+    return socket.inet_ntop(socket.AF_INET if len(data) == _WORD else socket.AF_INET6, data)
 
 
 def _prefix_length(mask: bytes) -> int | None:

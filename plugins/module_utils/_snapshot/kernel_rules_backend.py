@@ -53,10 +53,9 @@ def _chains(nft: Lister, family: str, name: str) -> t.Iterator[str]:
 
 def members(family: str, table: str, name: str, keys: range) -> list[dict[int, bytes]]:
     """Return the elements of a set without a name. keys: the numbers that it may have; none for any."""
-    asked = [*map(nft_expressions.key, keys[:MOST_KEYS])]
-    listed = nfnetlink.members(family, table, name, asked)
+    elements = nfnetlink.members(family, table, name, [*map(nft_expressions.key, keys[:MOST_KEYS])])
     # The kernel stops at the first key that the set does not have.
-    return listed if len(listed) >= len(keys) else nfnetlink.members(family, table, name)
+    return elements if len(elements) >= len(keys) else nfnetlink.members(family, table, name)
 
 
 def _sets(nft: Lister, family: str, name: str) -> t.Iterator[str]:
@@ -66,8 +65,8 @@ def _sets(nft: Lister, family: str, name: str) -> t.Iterator[str]:
     filled = [block for block in empty if not _is_dynamic(block) or nfnetlink.members(family, name, block[0].split()[1])]
     if len(filled) > MOST_SETS:
         return itertools.chain.from_iterable(block for words in kinds for block in _blocks(nft("list", *words), family, name))
-    asked = (nft("list", *block[0].split()[:1], family, name, block[0].split()[1]) for block in filled)
-    whole = [block for listing in asked for block in _blocks(listing, family, name)]
+    listings = (nft("list", *block[0].split()[:1], family, name, block[0].split()[1]) for block in filled)
+    whole = [block for listing in listings for block in _blocks(listing, family, name)]
     heads = {block[0] for block in whole}
     return itertools.chain.from_iterable((*whole, *(block for block in empty if block[0] not in heads)))
 

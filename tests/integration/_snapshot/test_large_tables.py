@@ -75,13 +75,13 @@ def test_rules_that_are_read_from_the_kernel_are_those_that_nft_lists(lab: EniLa
     ours = node.in_network(lambda: netfilter_backend.nftables_text(process.run, noted, [KUBE_PROXY]))
     theirs = node.run_from_host(["nft", "list", "table", *KUBE_PROXY])
     assert ours != theirs
-    (read,), (listed,) = map(nft_text.tables, (ours, theirs))
-    assert read.chains.keys() == listed.chains.keys() and read.sets.keys() == listed.sets.keys()
-    for name, chain in listed.chains.items():
+    (read,), (by_nft,) = map(nft_text.tables, (ours, theirs))
+    assert read.chains.keys() == by_nft.chains.keys() and read.sets.keys() == by_nft.sets.keys()
+    for name, chain in by_nft.chains.items():
         found = read.chains[name]
         assert found._replace(rules=()) == chain._replace(rules=())
         assert [rule._replace(line="") for rule in found.rules] == [rule._replace(line="") for rule in chain.rules], name
-    assert {name: [*each] for name, each in read.sets.items()} == {name: [*each] for name, each in listed.sets.items()}
+    assert {name: [*each] for name, each in read.sets.items()} == {name: [*each] for name, each in by_nft.sets.items()}
 
 
 @pytest.mark.parametrize(
