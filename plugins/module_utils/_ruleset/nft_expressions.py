@@ -82,15 +82,13 @@ def line(family: str, encoding: bytes, userdata: bytes, members: Members) -> str
     """
     words, registers = list[str](), dict[int, _Term]()
     for expression in elements(encoding):
-        loaded = _loaded(family, expression)
-        if loaded:
-            registers[loaded[0]] = loaded[1]
+        name, attrs, register, term = _decoded(family, expression)
+        if term:
+            registers[register] = term
             continue
-        attrs = attributes(expression)
-        name = text(attrs, 1)
         if name not in _READERS:
             raise Unread(name)
-        said = _READERS[name](family, attributes(attrs.get(2, b"")), registers, members)
+        said = _READERS[name](family, attrs, registers, members)
         words += [said] if said else []
     comment = nft_netlink.comment(userdata)
     if '"' in comment or not comment.isprintable():
@@ -99,13 +97,16 @@ def line(family: str, encoding: bytes, userdata: bytes, members: Members) -> str
 
 
 @functools.lru_cache(maxsize=_MOST_EXPRESSIONS)
-def _loaded(family: str, expression: bytes) -> tuple[int, _Term] | None:
-    """Return the register that an expression loads from the packet, and what it then holds; None for another expression."""
+def _decoded(family: str, expression: bytes) -> tuple[str, dict[int, bytes], int, _Term | None]:
+    """Return the name of an expression, its attributes, and the register that it loads from the packet with what that then holds.
+
+    The last is None for an expression that does something else.
+    """
     attrs = attributes(expression)
-    load = _LOADERS.get(text(attrs, 1))
-    attrs = attributes(attrs.get(2, b"")) if load else {}
+    name, attrs = text(attrs, 1), attributes(attrs.get(2, b""))
+    load = _LOADERS.get(name)
     term = load(family, attrs) if load else None
-    return (_place(attrs, 1), term) if term else None
+    return name, attrs, _place(attrs, 1) if term else 0, term
 
 
 def _number(attrs: dict[int, bytes], kind: int) -> int:
