@@ -118,6 +118,17 @@ def translated(tables: t.Sequence[Table], servers: t.Iterable[tuple[str, str, in
     return sorted(end for end in {*(end[:3] for end in ends), *servers} if _is_end(*end))
 
 
+def is_translated(tables: t.Iterable[Table], address: str, protocol: str, port: int) -> bool:
+    """Return whether some rule, whoever made it, translates packets to an address, of this protocol and to this port."""
+    of_address = (rule for table in tables for rule in table.rules(re.compile(re.escape(address))) if rule.ends_with(DNAT))
+    return any(
+        rule.value("ip daddr", "ip6 daddr").partition("/")[0] == address
+        and rule.value(PROTOCOL) in ("", protocol)
+        and rule.value("th dport") in ("", str(port))
+        for rule in of_address
+    )
+
+
 def _unled(table: Table) -> t.Iterator[Rule]:
     """Yield the rules of chains of Services to which no rule for a cluster address leads any more, but one for a node port."""
     of_cluster, of_ports = (

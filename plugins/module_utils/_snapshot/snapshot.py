@@ -15,6 +15,7 @@ from . import saved
 
 FORMAT = 1  # raised when the meaning of a key changes
 POD_ADDRESSES = "pod_addresses"
+IPSEC = "xfrm"  # the first word of what is unread of an IPsec policy, behind which the prefixes of source and destination stand
 PACKET_PATH = (
     "links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "filters", "ipvs",
     "recent", "pods", POD_ADDRESSES,

@@ -21,13 +21,13 @@ from .._core.names import DOTTED
 from .._interfaces import interfaces_backend
 from .._interfaces.link_backend import LinkMessages
 from .._interfaces.link_message import Address, Link
-from .._netlink import rtnetlink, wire
+from .._netlink import rtnetlink, wire, xfrm
 from .._platform import kernel, process
 from .._routing.neighbour import HEADER
 from .._routing.routing_backend import GETNEIGH, Netlink, dump
 from . import entries, netfilter_backend, pods_backend, saved, snapshot
 from . import settings as settings_model
-from .snapshot import Notes, Origin, Unread
+from .snapshot import IPSEC, Notes, Origin, Unread
 
 
 def settings(_run: process.Runner, _note: Notes, further: t.Iterable[str] = ()) -> dict[str, t.Any]:
@@ -145,8 +145,10 @@ def _proxies(family: int) -> bytes:
     return HEADER.pack(family, 0, 0, NTF_PROXY, 0)
 
 
-def filters(_run: process.Runner, _note: Notes) -> list[dict[str, str]]:
-    """Return the filters of traffic control that are no BPF programs. Raises Failure."""
+def filters(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
+    """Return the filters of traffic control that are no BPF programs. IPsec policies are noted. Raises Failure."""
+    for policy in xfrm.policies() if kernel.is_ready("xfrm_user") else ():
+        note(f"{IPSEC} {policy.source} {policy.destination}", f"Of an IPsec policy ({policy.direction}), only its prefixes are read.")
     names = dict(socket.if_nameindex())
     protocols = {rtnetlink.ETH_P_ALL: "all", 0x0800: "ip", 0x86DD: "ipv6"}
     return [

@@ -66,6 +66,7 @@ from .verdict import Scene
 
 Changes = t.Sequence[changes_backend.Change]
 AGAIN, AGAIN_EACH, MOST_PACKETS = 30, 12, 1000  # packets without a new way before all are taken to be seen
+SIZED = "A packet without options and data was sent, and whether a rule matches depends on these"
 EARLIER = "Whether a rule matches depends on earlier packets or on the time, which a twin does not have"
 # net/ipv4/route.c, fib_multipath_hash(): of the packet's fields, with a key that each boot draws.
 MULTIPATH = "A hash, which differs on the node, chooses the next hop of a route"
@@ -280,7 +281,7 @@ class Exchange:
         )
         if sent.interface and to in HOP_LIMITED:
             yield replaced(HOP_LIMIT, f"{to} answers an instance, and its answer is assumed to live long enough.", subject=to)
-        elif is_doubtful and not self._topology.is_of_node(departed.source, way.interface):
+        elif is_doubtful and not self._topology.is_answered(departed.source, way.interface, departed.source != sent.source):
             sentence = f"{to} sees the source {source}. Its answer is assumed to come back to the node."
             yield replaced(ANSWER, sentence, subject=source)
         elif self._topology.pod_link(departed.destination):
@@ -300,7 +301,9 @@ class Exchange:
         """Return whether rules or virtual servers of the node are to translate the destination of a packet."""
         end = fields.show(packet.destination), protocol_name(packet.protocol), packet.destination_port
         servers = (server.end for server in self._snapshot.ipvs)
-        return path.is_private(packet.destination) and end in service_rules.translated(self._snapshot.tables(), servers)
+        tables = self._snapshot.tables()
+        is_private = path.is_private(packet.destination)
+        return is_private and (end in service_rules.translated(tables, servers) or service_rules.is_translated(tables, *end))
 
     def _is_named(self, address: str) -> bool:
         """Return whether a rule may translate an address, such as that of a Service, because its text has it."""
@@ -348,6 +351,8 @@ class Exchange:
                 sentence = f"The table of neighbours is full, and {address} is not in it. It is assumed to get a place."
                 self._assumed.append(replaced(FULL, sentence, subject=address))
         self._assumed += (replaced(STATE, f"{EARLIER}: {text}") for text in self._rule_texts.with_state(observation.events))
+        sized = () if packet.length else self._rule_texts.with_size(observation.events)
+        self._assumed += (replaced(STATE, f"{SIZED}: {text}") for text in sized)
         return observation
 
     def _judged(self, packet: Packet, macs: t.Sequence[bytes]) -> tuple[Observation, Way]:

@@ -25,6 +25,8 @@ _STATE = re.compile(
     r"-m (?:limit|hashlimit|connlimit|connbytes|quota|time|rateest|statistic --mode nth)\b"
     r"|\b(?:limit (?:rate|name)|ct count|quota|numgen inc|meta (?:hour|day|time))\b"
 )
+# Matches that sizes and options of TCP decide, of which a small packet has none.
+_SIZED = re.compile(r"-m (?:length|tcpmss)\b|\b(?:(?:meta|ip|ip6|udp) length|tcp (?:option|doff))\b")
 _DECIDING = re.compile(
     r"-[jg] (?!(?:LOG|NFLOG|TRACE|AUDIT)\b)\S"
     r"|\b(?:accept|drop|reject|return|jump|goto|queue|dnat|snat|masquerade|redirect|vmap|set)\b"
@@ -55,7 +57,7 @@ class RuleTexts:
         self._saved: dict[str, dict[str, dict[str, list[str]]]] = {}  # the rules of a family, once a packet has met one
         self._chains: dict[tuple[str, str], Chains] = {}
         self._random: dict[tuple[str, str, str], dict[int, float]] = {}
-        self._stateful: dict[tuple[str, str, str], list[str]] = {}
+        self._undecided: dict[tuple[re.Pattern[str], str, str, str], list[str]] = {}
         self._in_turn: dict[Place, bool] = {}  # chains whose choices are to be in turn, and whether they are
 
     def text(self, event: Event) -> str:
@@ -89,14 +91,21 @@ class RuleTexts:
 
     def with_state(self, events: t.Iterable[Event]) -> dict[str, None]:
         """Return the texts of rules in chains that a packet met which earlier packets or the clock decide."""
-        return {text: None for event in events for text in self._stateful_rules(event)}
+        return self._deciding(_STATE, events)
 
-    def _stateful_rules(self, event: Event) -> list[str]:
-        place = event.family, event.table, event.chain
-        if place not in self._stateful:
+    def with_size(self, events: t.Iterable[Event]) -> dict[str, None]:
+        """Return the texts of rules in chains that a packet met which its size or its options of TCP decide."""
+        return self._deciding(_SIZED, events)
+
+    def _deciding(self, pattern: re.Pattern[str], events: t.Iterable[Event]) -> dict[str, None]:
+        return {text: None for event in events for text in self._rules_with(pattern, event)}
+
+    def _rules_with(self, pattern: re.Pattern[str], event: Event) -> list[str]:
+        place = pattern, event.family, event.table, event.chain
+        if place not in self._undecided:
             texts = self._of_table(event).get(event.chain, {}).values()
-            self._stateful[place] = [text for text in texts if _STATE.search(text) and _DECIDING.search(text)]
-        return self._stateful[place]
+            self._undecided[place] = [text for text in texts if pattern.search(text) and _DECIDING.search(text)]
+        return self._undecided[place]
 
     def by_chance(self, events: t.Iterable[Event]) -> set[Place]:
         """Return the chains that a packet met which have a rule that matches by chance."""

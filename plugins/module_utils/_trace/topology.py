@@ -441,9 +441,11 @@ class Topology:
         of_networks = any(host.version == network.version and host in network for network in self._networks.get(link, ()))
         return of_networks or (link, address) in self.known_macs
 
-    def is_of_node(self, address: bytes, link: str) -> bool:
-        """Return whether an answer to an address comes in by a link: to one of the node, or of the link's network."""
-        return address in self._addresses or self._is_neighbour(self.bridge(link) or link, address)
+    def is_answered(self, address: bytes, link: str, is_translated: bool) -> bool:
+        """Return whether an answer to the source of a packet that left by a link comes in there: to an address of the node, or of a
+        machine in the link's network, which has the address unless the node has written it into the packet.
+        """
+        return address in self._addresses or not is_translated and self._is_neighbour(self.bridge(link) or link, address)
 
     def pod_link(self, address: bytes) -> str:
         """Return the link to the pod that has an address; empty if none is known to have it."""

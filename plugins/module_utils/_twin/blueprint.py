@@ -23,7 +23,7 @@ from .._ruleset import nft_objects
 from .._ruleset.ruleset import LEGACY
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption, Concern
-from .._snapshot.entries import SETTINGS
+from .._snapshot.entries import SETTINGS, VETH
 from .._snapshot.open_facts import ROUTES
 from .._snapshot.settings import LINK, NODE, Settings
 from .._snapshot.values import (
@@ -42,7 +42,7 @@ from .._snapshot.values import (
 from . import bounds, foreign_tables, lacking, legacy_half, translating_programs, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
-from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, SENDER, STACKED_LINK, SWITCH, gap, replaced
+from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, PAIR, SENDER, STACKED_LINK, SWITCH, gap, replaced
 
 LOOPBACK = "lo"
 PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
@@ -160,6 +160,7 @@ def _links(links: t.Sequence[Link], notes: list[Assumption]) -> list[NewLink]:
     bridges = {link.name for link in links if link.kind == "bridge"}
     masters = {link.name: indexes[link.master] for link in links if link.master in bridges}
     notes += _ports_of_others(links)
+    notes += _pairs(links)
     new_links = [_link(link, indexes[link.name], masters.get(link.name, 0), indexes, notes) for link in links]
     firsts = dict(sorted(((link.master, link.number) for link in new_links if link.master), reverse=True))
     # The kernel takes the source of a packet by a link without addresses from the first link that has one.
@@ -176,6 +177,16 @@ def _ports_of_others(links: t.Sequence[Link]) -> t.Iterator[Assumption]:
             sentence = f"{link.name} is a port of {link.master}, {of_kind}. In the twin, it is a link of its own."
             concern = Concern(assumption.LINK, link.name)
             yield replaced(SWITCH if kind else LINK_KIND, sentence, concern, subject=link.master)
+
+
+def _pairs(links: t.Sequence[Link]) -> t.Iterator[Assumption]:
+    """Yield an open fact for each end of a pair of links of which both ends are on the node."""
+    ends = {link.name: link.parent or ("" if link.peer.namespace else link.peer.name) for link in links if link.kind == VETH}
+    for link in links:
+        if link.kind == VETH and ends.get(ends[link.name]) == link.name:
+            sentence = f"What {link.name} sends comes out of {ends[link.name]}. In the twin, both have far ends of their own."
+            concerns = (Concern(assumption.LINK, name) for name in (link.name, link.master) if name)
+            yield replaced(PAIR, sentence, *concerns, subject=link.name)
 
 
 def _link(link: Link, index: int, master: int, names: t.Container[str], notes: list[Assumption]) -> NewLink:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import typing as t
 
 from .._routing import rt_names
 from .._snapshot.assumption import ADDRESS, FAMILY, LINK, PREFIX, ROUTE, ROUTES, SET, Assumption, Concern
-from .._snapshot.snapshot import Unread
+from .._snapshot.snapshot import IPSEC, Unread
 from .._snapshot.values import PolicyRule, Route, network
-from .substitutions import UNREAD, replaced
+from .substitutions import POLICY, UNREAD, replaced
 
 FAMILIES = {"ip": "ipv4", "ip6": "ipv6", "arp": "arp"}  # of packets that meet a table; an IP packet meets none of ARP
 RULESETS = ("nftables", "iptables", "ipsets")
@@ -34,11 +35,15 @@ def prefixes(address: str) -> tuple[str, ...]:
 
 
 def by_rule(rule: PolicyRule) -> Concern:
-    """Return what each packet meets that a rule may select. Of the rule's selectors, the longer prefix counts."""
-    networks = [each for prefix in (rule.source, rule.to) if (each := network(prefix))]
-    if not networks or rule.is_inverted:
-        return Concern(FAMILY, rule.family)
-    return Concern(PREFIX, str(max(networks, key=lambda each: each.prefixlen)))
+    """Return what each packet meets that a rule may select."""
+    return Concern(FAMILY, rule.family) if rule.is_inverted else _by_prefixes((rule.source, rule.to), rule.family)
+
+
+def _by_prefixes(prefixes: t.Iterable[str], family: str = "") -> Concern:
+    """Return what each packet meets that has addresses of both prefixes, of which the longer one counts."""
+    networks = [each for prefix in prefixes if (each := network(prefix))]
+    longest = max(networks, key=lambda each: each.prefixlen, default=None)
+    return Concern(PREFIX, str(longest)) if longest else Concern(FAMILY, family)
 
 
 def by_route(route: Route) -> Concern:
@@ -51,6 +56,8 @@ def by_route(route: Route) -> Concern:
 def by_unread(unread: Unread) -> Assumption | None:
     """Return the fact about what could not be read of a ruleset or of a link; None if others are about it."""
     subset, name, reason = unread
+    if name.startswith(f"{IPSEC} "):
+        return replaced(POLICY, f"{name}: {reason}", _by_prefixes(name.split()[1:]), subject=name)
     # What a program of iptables does not print of nf_tables, nft lists; what neither shows is an entry of nftables.
     if subset not in ASKED or (subset not in RULESETS and name) or name.endswith("(nft)"):
         return None

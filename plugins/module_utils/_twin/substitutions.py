@@ -29,8 +29,8 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
     "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head",
     "next-hops", "filter",
 )  # fmt: skip
-SWITCH, POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
-    "switch", "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced", "neighbors-full"
+SWITCH, PAIR, POLICY, POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
+    "switch", "pair", "ipsec", "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced", "neighbors-full"
 )  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF, PROGRAM = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half", "program"
@@ -38,7 +38,7 @@ SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACIN
 # By kind. A kind that decides is the first word of the id of a fact, and the object of the node is the second.
 TABLE: dict[str, Substitution] = {
     LINE: Substitution("nothing, in place of a line that cannot be built", "what the line says"),
-    STATE: Substitution("the first packet of a new connection, now", "rules that look at earlier packets or at the time"),
+    STATE: Substitution("the first packet of a new connection, now", "rules that look at earlier packets, at the time or at sizes"),
     LINK_KIND: Substitution(
         "a link with a far end of its own, in place of one whose packets leave by another link that the snapshot lacks",
         "whether the link below passes the packets",
@@ -48,6 +48,16 @@ TABLE: dict[str, Substitution] = {
         "a link of its own, in place of a port of a switch such as Open vSwitch",
         "where the switch delivers the packets",
         "ovs-appctl ofproto/trace {}",
+    ),
+    PAIR: Substitution(
+        "a far end, in place of the other end of a pair of links, which is on the node too",
+        "where packets go that come out of the other end",
+        "ip -d link show dev {}",
+    ),
+    POLICY: Substitution(
+        "no IPsec, in place of a policy of which the prefixes alone were read",
+        "which packets it encrypts, passes or drops",
+        "ip xfrm policy",
     ),
     SETTING: Substitution("the value of this kernel", "what the setting does to packets", "sysctl {}"),
     GROUP_ROUTE: Substitution(

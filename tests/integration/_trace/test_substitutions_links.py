@@ -263,6 +263,35 @@ SCENES = {
         "ip addr add 192.0.2.80/32 dev lo; sysctl -qw net.ipv4.conf.eth1.arp_ignore=1",
         "tcp 192.0.2.254:40000 > 192.0.2.80:443 in eth1", "r", False, None, ("announced:192.0.2.80",),
     ),
+    "two bridges that a pair of links joins": Scene(
+        "ip link add pa type veth peer name pb; ip link add b1 type bridge; ip link add b2 type bridge; machine q u1; machine w u2\n"
+        "ip link set pa master b1; ip link set u1 master b1; ip link set pb master b2; ip link set u2 master b2\n"
+        "for link in pa pb b1 b2; do ip link set $link up; done; ip addr add 10.70.0.1/24 dev b1\n"
+        "ip -n w addr add 10.70.0.9/24 dev eth0; ip -n w route add default via 10.70.0.1",
+        "tcp 10.60.5.4:40000 > 10.70.0.9:80 in v1", "a", True, None, ("pair:pa",),
+    ),
+    "an IPsec policy that blocks": Scene(
+        "ip xfrm policy add src 10.60.5.4/32 dst 10.60.5.5/32 dir fwd action block", TO_B, "a", False, None,
+        ("ipsec:xfrm 10.60.5.4/32 10.60.5.5/32",),
+    ),
+    "an IPsec policy without a key": Scene(
+        "ip xfrm policy add src 0.0.0.0/0 dst 10.60.5.0/24 dir out tmpl src 192.0.2.11 dst 192.0.2.254 proto esp mode tunnel",
+        TO_B, "a", False, None, ("ipsec:xfrm 0.0.0.0/0 10.60.5.0/24",),
+    ),
+    "an IPsec policy for other packets": Scene(
+        "ip xfrm policy add src 10.60.5.9/32 dst 10.60.5.0/24 dir fwd action block", TO_B, "a", True
+    ),
+    "a rule that looks at the length": Scene(
+        "iptables -A FORWARD -d 10.60.5.5 -m length --length 0:59 -j DROP", TO_B, "a", True, None, ("line:1",)
+    ),
+    "a translation that untracked packets do not get": Scene(
+        "iptables -t nat -A PREROUTING -d 10.96.0.1 -j DNAT --to-destination 10.60.5.5\n"
+        "iptables -t raw -A PREROUTING -d 10.96.0.1 -j CT --notrack",
+        "tcp 10.60.5.4:40000 > 10.96.0.1:80 in v1", "a", False, None, ("answer:10.96.0.1",),
+    ),
+    "a translation to an address of the network that no machine has": Scene(
+        "iptables -t nat -A POSTROUTING -o eth1 -j SNAT --to-source 192.0.2.60", OUT, "a", False, None, ("answer:192.0.2.60",)
+    ),
     "a bridge without an address": Scene(
         "ip link add b1 type bridge mcast_snooping 0; ip link set b1 up; machine q u1; machine t t7\n"
         "ip link set u1 master b1; ip link set t7 master b1; sysctl -qw net.bridge.bridge-nf-call-iptables=0 || true\n"
