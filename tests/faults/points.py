@@ -80,7 +80,8 @@ _LISTENER = "anon_inode:seccomp notify"
 
 _NETLINK_HEADER = struct.Struct("=IHH")  # length, type, flags
 _NETLINK_NETFILTER = 12
-_LISTED_SOCKETS = 4, 20  # NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY of linux/sock_diag.h; SOCK_DESTROY is another type
+# By protocol and type: SOCK_DIAG_BY_FAMILY of linux/sock_diag.h (SOCK_DESTROY is another), XFRM_MSG_GETPOLICY of linux/xfrm.h.
+_QUERIES = frozenset({(4, 20), (6, 0x15)})
 # Messages that only ask, by subsystem: NFT_MSG_GET* of linux/netfilter/nf_tables.h; IPSET_CMD_PROTOCOL, LIST, SAVE, HEADER and
 # TYPE of linux/netfilter/ipset/ip_set.h.
 _NETFILTER_QUERIES = {10: frozenset({1, 4, 7, 10, 13, 16, 19, 23}), 6: frozenset({1, 7, 8, 12, 13})}
@@ -270,7 +271,7 @@ def _request(pid: int, call: str, arguments: t.Sequence[int]) -> str:
         (vectors,) = struct.unpack("@P", _memory(pid, place + 16, 8))
         (place,) = struct.unpack("@P", _memory(pid, vectors, 8))
     _length, kind, _flags = _NETLINK_HEADER.unpack(_memory(pid, place, _NETLINK_HEADER.size))
-    if (protocol == socket.NETLINK_ROUTE and kind & 3 == 2) or (protocol, kind) == _LISTED_SOCKETS:
+    if (protocol == socket.NETLINK_ROUTE and kind & 3 == 2) or (protocol, kind) in _QUERIES:
         return ""
     if protocol == _NETLINK_NETFILTER and kind & 0xFF in _NETFILTER_QUERIES.get(kind >> 8, ()):
         return ""

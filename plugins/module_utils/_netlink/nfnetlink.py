@@ -34,6 +34,7 @@ CHANGES_BY_ITSELF = 0x10 | 0x20  # NFT_SET_TIMEOUT, NFT_SET_EVAL: time and packe
 LIST_ELEMENT, KEY, DATA_VALUE = 1, 1, 1  # NFTA_LIST_ELEM, NFTA_SET_ELEM_KEY, NFTA_DATA_VALUE
 INTERVAL_END = 0x1  # NFT_SET_ELEM_INTERVAL_END: no element, but where one ends
 TABLE_NAME, TABLE_FLAGS, TABLE_USE, TABLE_USERDATA = 1, 2, 3, 6  # NFTA_TABLE_NAME and others
+DORMANT = 0x1  # NFT_TABLE_F_DORMANT
 TABLE_COMMENT = 0  # libnftnl/udata.h: NFTNL_UDATA_TABLE_COMMENT, a type that a byte with the length and the text follow
 # include/uapi/linux/netfilter/ipset/ip_set.h: NFNL_SUBSYS_IPSET, IPSET_CMD_LIST; protocol, name and flags of a request
 LIST_SETS = 6 << 8 | 7
@@ -55,6 +56,9 @@ SMALL = 65536  # bytes that every socket sends at once; a batch must go in one p
 SO_SNDBUFFORCE = 32  # include/uapi/asm-generic/socket.h; Python has no name for it
 
 
+Place = tuple[str, str]  # family and name of a table
+
+
 def has_table(family: str, name: str) -> bool:
     """Return whether the kernel has the table. Call it only if the kernel has loaded nf_tables: the question would load it.
 
@@ -66,15 +70,24 @@ def has_table(family: str, name: str) -> bool:
     return code == 0
 
 
-def tables() -> dict[tuple[str, str], int]:
+def tables() -> dict[Place, int]:
     """Return the number of chains, sets and other objects of each table, by family and name; rules do not count.
 
     The kernel must have loaded nf_tables, as for has_table().
     """
+    return {place: int.from_bytes(attrs[TABLE_USE], "big") for place, attrs in _tables()}
+
+
+def dormant() -> set[Place]:
+    """Return the tables whose chains no packet meets. The kernel must have loaded nf_tables."""
+    return {place for place, attrs in _tables() if int.from_bytes(attrs.get(TABLE_FLAGS, b""), "big") & DORMANT}
+
+
+def _tables() -> t.Iterator[tuple[Place, dict[int, bytes]]]:
     names = {number: family for family, number in FAMILIES.items()}
-    bodies = wire.dump(GET_TABLE, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0), "the tables", _open)
-    tables = ((names.get(body[0], str(body[0])), attributes(body, 4)) for body in bodies)
-    return {(family, text(attrs, TABLE_NAME)): int.from_bytes(attrs[TABLE_USE], "big") for family, attrs in tables}
+    for body in wire.dump(GET_TABLE, NFGENMSG.pack(socket.AF_UNSPEC, 0, 0), "the tables", _open):
+        attrs = attributes(body, 4)
+        yield (names.get(body[0], str(body[0])), text(attrs, TABLE_NAME)), attrs
 
 
 def has_flags(family: str, name: str) -> bool:

@@ -15,14 +15,14 @@ from . import wire
 
 GET_POLICY = 0x15  # include/uapi/linux/xfrm.h: XFRM_MSG_GETPOLICY
 XFRM = 6  # NETLINK_XFRM
-# The beginning of xfrm_userpolicy_info: destination and source with 8 bytes of ports behind them, family, lengths of both prefixes.
+# The beginning of xfrm_userpolicy_info: destination, source, 8 bytes of ports, family, lengths of both prefixes.
 _SELECTOR = struct.Struct("=16s16s8xHBB")
 _DIRECTION = struct.Struct("=160xBB")  # and what is done, behind the selector, lifetimes, the priority and the index
 DIRECTIONS, ACTIONS = ("in", "out", "fwd"), ("allow", "block")
 
 
 class Policy(t.NamedTuple):
-    """direction: in, out or fwd. source, destination: prefixes. action: allow or block; allowed packets may have to be encrypted."""
+    """direction: in, out or fwd. source, destination: prefixes. action: allow, which may mean to encrypt, or block."""
 
     direction: str
     source: str

@@ -32,7 +32,7 @@ def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
     bases: dict[Place, dict[str, Chain]] = {}
     sets: dict[Place, dict[str, t.Sequence[Element]]] = {}
     for kind, body in _bodies(objects):
-        place, name = _place(kind, body), str(body.get("name"))
+        place, name = place_of(kind, body), str(body.get("name"))
         places.setdefault(place)
         if kind == "chain":
             hook, chain_type, policy = (str(body.get(key) or "") for key in ("hook", "type", "policy"))
@@ -41,9 +41,26 @@ def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
             rules.setdefault(place, {}).setdefault(str(body.get("chain")), []).append(body)
         elif kind in ("set", "map"):
             sets.setdefault(place, {})[name] = Listed(_element, listed(body.get("elem")))
+    asleep = dormant(objects)
     return [
-        Table(*place, chains=_chains(bases.get(place, {}), rules.get(place, {})), sets=sets.get(place, {})) for place in places
+        Table(
+            *place,
+            chains=_chains(bases.get(place, {}), rules.get(place, {})),
+            sets=sets.get(place, {}),
+            is_dormant=place in asleep,
+        )
+        for place in places
     ]
+
+
+def dormant(objects: t.Iterable[Entry]) -> set[Place]:
+    """Return the tables whose chains no packet meets."""
+    return {place_of(kind, body) for kind, body in _bodies(objects) if kind == "table" and ruleset.DORMANT in _flags(body)}
+
+
+def _flags(table: Entry) -> list[t.Any]:
+    flags = table.get("flags")
+    return [flags] if isinstance(flags, str) else listed(flags)
 
 
 def devices(chain: Entry) -> list[t.Any]:
@@ -60,7 +77,7 @@ def _bodies(objects: t.Iterable[Entry]) -> t.Iterator[tuple[str, t.Any]]:
     return ((kind, body) for entry in listing for kind, body in entry.items() if isinstance(body, dict))
 
 
-def _place(kind: str, body: Entry) -> Place:
+def place_of(kind: str, body: Entry) -> Place:
     return str(body.get("family")), str(body.get("name" if kind == "table" else "table"))
 
 
@@ -74,7 +91,8 @@ def is_complete(objects: t.Iterable[Entry]) -> bool:
 def _placed(objects: t.Iterable[Entry]) -> list[tuple[str, t.Any, Place, str]]:
     """Return of each object its kind, itself, its table, and the name of itself or of the chain that it is in."""
     return [
-        (kind, body, _place(kind, body), str(body.get("chain" if kind == "rule" else "name"))) for kind, body in _bodies(objects)
+        (kind, body, place_of(kind, body), str(body.get("chain" if kind == "rule" else "name")))
+        for kind, body in _bodies(objects)
     ]
 
 
@@ -105,7 +123,7 @@ def counted(objects: t.Iterable[Entry]) -> dict[Place, tuple[dict[str, int], dic
     for kind, body in _bodies(objects):
         if kind not in ("chain", "rule", "map"):
             continue
-        place = _place(kind, body)
+        place = place_of(kind, body)
         of_table = rules.setdefault(place, {})
         if kind == "chain":
             of_table.setdefault(body["name"], 0)
@@ -121,7 +139,7 @@ def counted(objects: t.Iterable[Entry]) -> dict[Place, tuple[dict[str, int], dic
 def sizes(objects: t.Iterable[Entry]) -> dict[tuple[str, str, str], int]:
     """Return the number of elements of each set and map that has a name, by family, table and name."""
     return {
-        (*_place(kind, body), str(body.get("name"))): len(listed(body.get("elem")))
+        (*place_of(kind, body), str(body.get("name"))): len(listed(body.get("elem")))
         for kind, body in _bodies(objects)
         if kind in ("set", "map")
     }
@@ -148,9 +166,9 @@ def is_within(entry: Entry, outer: Entry, is_table: bool) -> bool:
     """
     ((kind, body),), ((outer_kind, outer_body),) = entry.items(), outer.items()
     if is_table or outer_kind == "table":
-        return _place(kind, body) == _place(outer_kind, outer_body)
+        return place_of(kind, body) == place_of(outer_kind, outer_body)
     is_rule = (kind, outer_kind) == ("rule", "chain") and body.get("chain") == outer_body.get("name")
-    return is_rule and _place(kind, body) == _place(outer_kind, outer_body)
+    return is_rule and place_of(kind, body) == place_of(outer_kind, outer_body)
 
 
 def is_of_iptables(body: t.Mapping[str, t.Any]) -> bool:

@@ -110,13 +110,15 @@ class Loadable(t.NamedTuple):
 
 
 @memo.of_part
-def loadable(objects: t.Iterable[Entry], reserved: t.Container[str]) -> Loadable:
-    """Return the objects that can be loaded elsewhere. reserved: names of tables that are left out."""
+def loadable(objects: t.Sequence[Entry], reserved: t.Container[str]) -> Loadable:
+    """Return the objects that can be loaded elsewhere, and that packets may meet. reserved: names of tables that are left out."""
     remaining, allocated, flowtables, left_out = list[Entry](), list[int](), list[str](), list[str]()
-    is_untraced = False
+    is_untraced, asleep = False, nft_json.dormant(objects)  # nft 1.0.6 takes no flags of a table in JSON
     for entry in objects:
         kind = next(iter(entry)) if len(entry) == 1 else ""
         body = entry[kind] if kind in KINDS else None
+        if asleep and isinstance(body, dict) and nft_json.place_of(kind, body) in asleep:
+            continue
         if kind == "flowtable":
             flowtables.append(str(entry[kind].get("name")))
         elif not isinstance(body, dict) or body.get("name" if kind == "table" else "table") in reserved:

@@ -18,6 +18,9 @@ LARGEST = 2**64 - 1
 _BASE = re.compile(r"type (\w+) hook (\w+)(?: devices?((?: (?!priority)\S+)*))?[^;]*(?:; ?)?(?:policy (\w+) ?;? ?)?")
 _DEVICE = re.compile(r'[^\s"{},=]+')
 _HOOK = " hook "
+_DORMANT = re.compile(
+    rf"^[ \t]*table (?:(\w+) )?(\S+) \{{\n(?:[ \t]*comment .*\n)?[ \t]*flags .*\b{ruleset.DORMANT}\b", re.MULTILINE
+)
 _COMMENT = "comment "  # the first word of a chain's own comment; that of a rule is its last
 _JUMP = re.compile(r"\b(?:jump|goto) ")
 _HANDLE = re.compile(r"\s*# handle \d+$")
@@ -51,7 +54,8 @@ _Value = t.TypeVar("_Value")
 def tables(text: str) -> list[Table]:
     """Return the tables of a listing, in its order. Lines that belong to no table are left out."""
     listing = nft_blocks.read(text)
-    return [_table(place, blocks, listing) for place, blocks in listing.tables]
+    asleep = {(family or "ip", name) for family, name in _DORMANT.findall(text)}
+    return [_table(place, blocks, listing)._replace(is_dormant=place in asleep) for place, blocks in listing.tables]
 
 
 def _table(place: nft_blocks.Place, blocks: t.Iterable[Block], listing: Listing) -> Table:

@@ -15,9 +15,10 @@ Snapshot = t.Mapping[str, t.Any]
 
 
 def of_nft(snapshot: Snapshot) -> list[Table]:
-    """Return the tables that nft lists: of a running node as JSON, of a report as text."""
+    """Return the tables that nft lists whose chains packets may meet: of a running node as JSON, of a report as text."""
     objects, text = snapshot.get("nftables"), snapshot.get("nftables_text")
-    return [*nft_json.tables(objects if isinstance(objects, list) else []), *nft_text.tables(str(text or ""))]
+    every = (*nft_json.tables(objects if isinstance(objects, list) else []), *nft_text.tables(str(text or "")))
+    return [table for table in every if not table.is_dormant]
 
 
 def of_iptables(snapshot: Snapshot, *names: str) -> list[Table]:

@@ -22,6 +22,7 @@ TRANSPORTS = ("tcp", "udp", "sctp", "dccp", "udplite")  # whose ports are fields
 ACCEPT, DROP, REJECT, JUMP, GOTO, RETURN = "accept", "drop", "reject", "jump", "goto", "return"
 VERDICTS = (ACCEPT, DROP, REJECT, JUMP, GOTO, RETURN, "continue", "queue")
 MASQUERADE, SNAT, DNAT, REDIRECT, VMAP = "masquerade", "snat", "dnat", "redirect", "vmap"
+DORMANT = "dormant"  # a flag of a table
 NFT, LEGACY = "nft", "legacy"  # the backends of iptables; tables of nft itself have the first
 IPTABLES = "iptables"
 # Of lines of either program that write a mark, or translate the source of a packet.
@@ -189,7 +190,10 @@ class Chain(t.NamedTuple):
 
 
 class Table(t.NamedTuple):
-    """family: as nft names it. program: that lists it, NFT or IPTABLES. backend: NFT, or LEGACY for iptables alone."""
+    """family: as nft names it. program: that lists it, NFT or IPTABLES. backend: NFT, or LEGACY for iptables alone.
+
+    is_dormant: no packet meets its chains.
+    """
 
     family: str
     name: str
@@ -197,6 +201,7 @@ class Table(t.NamedTuple):
     backend: str = NFT
     chains: t.Mapping[str, Chain] = {}
     sets: t.Mapping[str, t.Sequence[Element]] = {}
+    is_dormant: bool = False
 
     def __str__(self) -> str:
         return f"{self.family} {self.name}"

@@ -19,7 +19,7 @@ from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netfilter.iptables import PROGRAMS
 from .._netlink import nfnetlink
 from .._platform import kernel, process
-from .._ruleset import inventory, nft_json, nft_text
+from .._ruleset import inventory, nft_json, nft_text, ruleset
 from . import kernel_rules_backend, saved
 from .snapshot import Notes
 
@@ -70,7 +70,7 @@ def nftables(run: process.Runner, _note: Notes, excluded: t.Collection[tuple[str
     every = nfnetlink.tables()
     tables = [place for place in every if place not in excluded]
     if len(tables) == len(every):
-        return _with_devices(_objects(run, "ruleset") if tables else [])
+        return _completed(_objects(run, "ruleset") if tables else [])
     objects = []
     for family, name in tables:
         try:
@@ -78,11 +78,15 @@ def nftables(run: process.Runner, _note: Notes, excluded: t.Collection[tuple[str
         except Failure:
             if nfnetlink.has_table(family, name):  # otherwise it was removed meanwhile
                 raise
-    return _with_devices(objects)
+    return _completed(objects)
 
 
-def _with_devices(objects: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
-    """Add the links of each chain at ingress or egress, which nft 1.0.6 leaves out of its JSON and cannot load it without."""
+def _completed(objects: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """Add what nft 1.0.6 leaves out of its JSON: that a table is dormant, and the links of each chain at ingress or egress."""
+    asleep = nfnetlink.dormant() if objects else set()
+    for table in (entry["table"] for entry in objects if "table" in entry):
+        if (table["family"], table["name"]) in asleep:
+            table["flags"] = [ruleset.DORMANT]
     lacking = [entry["chain"] for entry in objects if "chain" in entry and saved.lacks_devices(entry["chain"])]
     for family in {chain["family"] for chain in lacking}:
         devices = {(chain.table, chain.name): [*chain.devices] for chain in nfnetlink.chains(family)}

@@ -148,7 +148,10 @@ def _proxies(family: int) -> bytes:
 def filters(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
     """Return the filters of traffic control that are no BPF programs. IPsec policies are noted. Raises Failure."""
     for policy in xfrm.policies() if kernel.is_ready("xfrm_user") else ():
-        note(f"{IPSEC} {policy.source} {policy.destination}", f"Of an IPsec policy ({policy.direction}), only its prefixes are read.")
+        note(
+            f"{IPSEC} {policy.source} {policy.destination}",
+            f"Of an IPsec policy ({policy.direction}), only its prefixes are read.",
+        )
     names = dict(socket.if_nameindex())
     protocols = {rtnetlink.ETH_P_ALL: "all", 0x0800: "ip", 0x86DD: "ipv6"}
     return [

@@ -442,8 +442,10 @@ class Topology:
         return of_networks or (link, address) in self.known_macs
 
     def is_answered(self, address: bytes, link: str, is_translated: bool) -> bool:
-        """Return whether an answer to the source of a packet that left by a link comes in there: to an address of the node, or of a
-        machine in the link's network, which has the address unless the node has written it into the packet.
+        """Return whether an answer to the source of a packet that left by a link comes in there.
+
+        It does to an address of the node, and of a machine in the link's network. A source that the node itself has written may
+        be no machine's.
         """
         return address in self._addresses or not is_translated and self._is_neighbour(self.bridge(link) or link, address)
 

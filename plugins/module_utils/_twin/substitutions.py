@@ -30,7 +30,8 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
     "next-hops", "filter",
 )  # fmt: skip
 SWITCH, PAIR, POLICY, POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
-    "switch", "pair", "ipsec", "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced", "neighbors-full"
+    "switch", "pair", "ipsec", "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced",
+    "neighbors-full",
 )  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF, PROGRAM = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half", "program"
@@ -38,7 +39,9 @@ SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACIN
 # By kind. A kind that decides is the first word of the id of a fact, and the object of the node is the second.
 TABLE: dict[str, Substitution] = {
     LINE: Substitution("nothing, in place of a line that cannot be built", "what the line says"),
-    STATE: Substitution("the first packet of a new connection, now", "rules that look at earlier packets, at the time or at sizes"),
+    STATE: Substitution(
+        "the first packet of a new connection, now", "rules that look at earlier packets, at the time or at sizes"
+    ),
     LINK_KIND: Substitution(
         "a link with a far end of its own, in place of one whose packets leave by another link that the snapshot lacks",
         "whether the link below passes the packets",

@@ -20,7 +20,7 @@ from lab.steps import Steps
 
 from .._trace import test_cures as scenes
 from .auditing import apply, audited, findings
-from .troubles import FIREWALLD, OFF
+from .troubles import FIREWALLD, OFF, transparent_tunnel
 
 # Marks that do not lead replies back: each finding's remedy is applied on the node, and the finding is gone
 
@@ -124,25 +124,17 @@ def test_a_whole_mark_that_the_connection_has_is_restored(marked: NamespaceNode,
     assert bool(findings(marked, "mark-clobbered")) == (not saving)
 
 
-def test_packets_between_pods_that_come_back_by_the_network(node: NamespaceNode) -> None:
-    """As azure-vnet's mode transparent-tunnel leads them."""
-    node.ip(
-        [
-            *(f"link add azv{number} type veth peer name pod{number}" for number in (1, 2)),
-            *(f"link set {name}{number} up" for name in ("azv", "pod") for number in (1, 2)),
-            *(f"route add 10.240.0.{number} dev azv{number}" for number in (1, 2)),
-            "rule add fwmark 0x3 lookup 101",
-        ]
-    )
-    node.run(shlex.split(STRICT_LINK))
-    (finding,) = findings(node, "tunnel-strict")
-    assert (finding["subject"], finding["proof"], finding["packet"]) == (
-        "eth0",
-        "twin",
-        "tcp 10.240.0.1:40000 > 10.240.0.2:80 in eth0",
-    )
-    apply(node, finding["remedy"])
-    assert findings(node, "tunnel-strict") == []
+def test_packets_between_pods_that_come_back_by_the_network() -> None:
+    with transparent_tunnel() as node:
+        node.run(shlex.split(STRICT_LINK))
+        (finding,) = findings(node, "tunnel-strict")
+        assert (finding["subject"], finding["proof"], finding["packet"]) == (
+            "eth0",
+            "twin",
+            "tcp 10.240.0.1:40000 > 10.240.0.2:80 in eth0",
+        )
+        apply(node, finding["remedy"])
+        assert findings(node, "tunnel-strict") == []
 
 
 # firewalld's filter of reverse paths drops what a real client sends, and the remedy of the finding lets it pass

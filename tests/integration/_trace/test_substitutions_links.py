@@ -264,8 +264,9 @@ SCENES = {
         "tcp 192.0.2.254:40000 > 192.0.2.80:443 in eth1", "r", False, None, ("announced:192.0.2.80",),
     ),
     "two bridges that a pair of links joins": Scene(
-        "ip link add pa type veth peer name pb; ip link add b1 type bridge; ip link add b2 type bridge; machine q u1; machine w u2\n"
-        "ip link set pa master b1; ip link set u1 master b1; ip link set pb master b2; ip link set u2 master b2\n"
+        "ip link add pa type veth peer name pb; ip link add b1 type bridge; ip link add b2 type bridge\n"
+        "machine q u1; machine w u2\nip link set pa master b1; ip link set u1 master b1\n"
+        "ip link set pb master b2; ip link set u2 master b2\n"
         "for link in pa pb b1 b2; do ip link set $link up; done; ip addr add 10.70.0.1/24 dev b1\n"
         "ip -n w addr add 10.70.0.9/24 dev eth0; ip -n w route add default via 10.70.0.1",
         "tcp 10.60.5.4:40000 > 10.70.0.9:80 in v1", "a", True, None, ("pair:pa",),
@@ -291,6 +292,9 @@ SCENES = {
     ),
     "a translation to an address of the network that no machine has": Scene(
         "iptables -t nat -A POSTROUTING -o eth1 -j SNAT --to-source 192.0.2.60", OUT, "a", False, None, ("answer:192.0.2.60",)
+    ),
+    "a dormant table": Scene(
+        "nft 'table ip t { flags dormant; chain f { type filter hook forward priority 0; policy drop; }; }'", TO_B, "a", True
     ),
     "a bridge without an address": Scene(
         "ip link add b1 type bridge mcast_snooping 0; ip link set b1 up; machine q u1; machine t t7\n"
