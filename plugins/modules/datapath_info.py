@@ -25,8 +25,8 @@ notes:
     and RV(snapshot.pod_neighbors) say.
   - The subsets are read one after the other. Another program may change the node meanwhile.
   - Reads nf_tables, ipset and IPVS only if the kernel has them loaded or built in. Reads legacy tables only if they are in use.
-  - Does not read BPF programs of sockets, cgroups and netkit, the forwarding and VLAN tables of bridges, transformations of
-    IPsec, or the state of connections.
+  - Does not read BPF programs of sockets, cgroups and netkit, the forwarding and VLAN tables of bridges, or the state of
+    connections. Of IPsec, it reads the prefixes of the policies alone, which it lists in RV(snapshot.unread).
   - Takes about a second on a node with 10,000 policy rules, and also with 9,000 rules of iptables and 500 links.
 extends_documentation_fragment:
   - kubenode.datapath._attributes.read_only

@@ -150,7 +150,7 @@ def filters(_run: process.Runner, note: Notes) -> list[dict[str, str]]:
     for policy in xfrm.policies() if kernel.is_ready("xfrm_user") else ():
         note(
             f"{IPSEC} {policy.source} {policy.destination}",
-            f"Of an IPsec policy ({policy.direction}), only its prefixes are read.",
+            f"Of an IPsec policy ({policy.direction}, {policy.action}), only its prefixes are read.",
         )
     names = dict(socket.if_nameindex())
     protocols = {rtnetlink.ETH_P_ALL: "all", 0x0800: "ip", 0x86DD: "ipv6"}

@@ -56,8 +56,9 @@ def by_route(route: Route) -> Concern:
 def by_unread(unread: Unread) -> Assumption | None:
     """Return the fact about what could not be read of a ruleset or of a link; None if others are about it."""
     subset, name, reason = unread
-    if name.startswith(f"{IPSEC} "):
-        return replaced(POLICY, f"{name}: {reason}", _by_prefixes(name.split()[1:]), subject=name)
+    first, _blank, selected = name.partition(" ")
+    if first == IPSEC:
+        return replaced(POLICY, f"{name}: {reason}", _by_prefixes(selected.split()), subject=selected)
     # What a program of iptables does not print of nf_tables, nft lists; what neither shows is an entry of nftables.
     if subset not in ASKED or (subset not in RULESETS and name) or name.endswith("(nft)"):
         return None

@@ -269,6 +269,22 @@ def test_programs_of_links_are_named_and_other_filters_too(node: NamespaceNode) 
     ]
 
 
+def test_of_ipsec_policies_the_prefixes_are_noted(node: NamespaceNode) -> None:
+    ends = [("192.0.2.0/24", "198.51.100.0/24", "out", "action block"), ("::/0", "2001:db8:9::/64", "fwd", "")]
+    for source, destination, direction, more in ends:
+        node.ip([f"xfrm policy add src {source} dst {destination} dir {direction} {more}"])
+    assert sorted((entry["object"], entry["reason"]) for entry in look(node, "filters")["unread"]) == [
+        ("xfrm 192.0.2.0/24 198.51.100.0/24", "Of an IPsec policy (out, block), only its prefixes are read."),
+        ("xfrm ::/0 2001:db8:9::/64", "Of an IPsec policy (fwd, allow), only its prefixes are read."),
+    ]
+
+
+def test_a_table_that_is_dormant_says_so(node: NamespaceNode) -> None:
+    node.run(["nft", "-f", "-"], "table ip t { flags dormant; }\ntable ip u { }\n")
+    tables = [entry["table"] for entry in look(node, "nftables")["nftables"] if "table" in entry]
+    assert [(table["name"], table.get("flags")) for table in tables] == [("t", ["dormant"]), ("u", None)]
+
+
 def test_programs_of_this_collection_tell_what_they_translate(node: NamespaceNode) -> None:
     bpf.attach(node, "tcx", "cil_from_netdev")
     probes = [{"source": f"fe80::{number}", "translated": f"2001:db8::{number}"} for number in (1, 2)]

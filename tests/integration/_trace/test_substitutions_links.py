@@ -273,11 +273,11 @@ SCENES = {
     ),
     "an IPsec policy that blocks": Scene(
         "ip xfrm policy add src 10.60.5.4/32 dst 10.60.5.5/32 dir fwd action block", TO_B, "a", False, None,
-        ("ipsec:xfrm 10.60.5.4/32 10.60.5.5/32",),
+        ("ipsec:10.60.5.4/32 10.60.5.5/32",),
     ),
     "an IPsec policy without a key": Scene(
         "ip xfrm policy add src 0.0.0.0/0 dst 10.60.5.0/24 dir out tmpl src 192.0.2.11 dst 192.0.2.254 proto esp mode tunnel",
-        TO_B, "a", False, None, ("ipsec:xfrm 0.0.0.0/0 10.60.5.0/24",),
+        TO_B, "a", False, None, ("ipsec:0.0.0.0/0 10.60.5.0/24",),
     ),
     "an IPsec policy for other packets": Scene(
         "ip xfrm policy add src 10.60.5.9/32 dst 10.60.5.0/24 dir fwd action block", TO_B, "a", True

@@ -12,7 +12,7 @@ import typing as t
 import pytest
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._netlink.attributes import pack
-from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import iptables_save, nft_netlink, nft_text
+from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset import iptables_save, nft_netlink, nft_text, observed
 from ansible_collections.kubenode.datapath.plugins.module_utils._ruleset.ruleset import (
     ACCEPT,
     ALL,
@@ -226,3 +226,18 @@ def test_a_chains_own_comment_is_no_rule_and_its_sets_may_be_cut() -> None:
     assert [rule.line for rule in chain.rules] == ["counter", "tcp dport vmap { 80 : accept, 443 : jump }"]
     assert [element.statement for element in table.sets["m"]] == [Statement("drop"), Statement("goto")]
     assert nft_text.counted(text)["ip", "t"][0] == {"c": 2}
+
+
+DORMANT = [
+    {"nftables_text": 'table ip t {\n\tcomment "a"\n\tflags owner, dormant\n\n\tchain c {\n\t}\n}\ntable ip u {\n}\n'},
+    {
+        "nftables": [
+            {"table": {"family": "ip", "name": name, "flags": flags}} for name, flags in (("t", "dormant"), ("u", "owner"))
+        ]
+    },
+]
+
+
+@pytest.mark.parametrize("snapshot", DORMANT, ids=["text", "JSON"])
+def test_a_table_that_no_packet_meets_is_no_part_of_the_ruleset(snapshot: dict[str, t.Any]) -> None:
+    assert [str(table) for table in observed.of_nft(snapshot)] == ["ip u"]

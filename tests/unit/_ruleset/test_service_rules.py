@@ -194,6 +194,23 @@ def test_a_service_with_a_node_port_is_translated_although_the_rule_for_its_addr
 
 
 @pytest.mark.parametrize(
+    ("rule", "is_one"),
+    [
+        ("-d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.60.5.5", True),
+        ("-d 10.96.0.1/32 -j DNAT --to-destination 10.60.5.5", True),
+        ("-d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j DNAT --to-destination 10.60.5.5", False),
+        ("-d 10.96.0.1/32 -p udp -m udp --dport 80 -j DNAT --to-destination 10.60.5.5", False),
+        ("-d 10.96.0.10/32 -j DNAT --to-destination 10.60.5.5", False),
+        ("-d 10.96.0.1/32 -p tcp -j ACCEPT", False),
+    ],
+)
+def test_an_address_is_translated_if_some_rule_does_it(rule: str, is_one: bool) -> None:
+    save = f"*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING {rule}\nCOMMIT\n"
+    tables = observed.tables({"iptables": [{"family": "ip", "table": "nat", "save": save}]})
+    assert service_rules.is_translated(tables, "10.96.0.1", "tcp", 80) == is_one
+
+
+@pytest.mark.parametrize(
     ("chain", "is_of_one"),
     [
         *[("KUBE-SVC-NPX46M4PTMTKRN6Y", True), ("KUBE-SEP-TCOU7JCQXEZGVUNU", True), ("KUBE-SVC-NPX46M4PTMTKRN6", False)],
