@@ -139,6 +139,9 @@ snapshot:
         mtu:
           description: Its MTU in bytes.
           type: int
+        qdisc:
+          description: The kind of the queueing discipline at its root, such as V(fq_codel); V(noqueue) for none.
+          type: str
         flags:
           description: Its flags as C(ip link) prints them.
           type: list
@@ -320,13 +323,14 @@ snapshot:
           are theirs, in the form of RV(snapshot.rules), RV(snapshot.routes) without table local, and RV(snapshot.neighbors).
           From rtnetlink.
         - C(namespace) is a name as in RV(snapshot.links[].peer). C(addresses) are those that its table local has, C(bridged) its
-          links that are ports of a bridge. C(listeners) are its listening TCP sockets, if a process in it is known and the subset
-          C(listeners) is gathered, too.
+          links that are ports of a bridge, C(netfilter) whether it has rules of netfilter. C(listeners) are its listening TCP
+          sockets, if a process in it is known and the subset C(listeners) is gathered, too.
       type: list
       returned: if O(gather) has it; null if it could not be read
       elements: dict
       sample: [{namespace: process 1234, rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}], routes: [
-        {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}], addresses: [10.9.0.7], bridged: [], neighbors: []}]
+        {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}], addresses: [10.9.0.7], bridged: [], neighbors: [], netfilter:
+        false}]
     pod_addresses:
       description:
         - Which pod has which addresses. A pod on several networks has an entry for each interface. From

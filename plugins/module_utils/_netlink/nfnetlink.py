@@ -137,10 +137,18 @@ class Chain(t.NamedTuple):
     use: int = 0
 
 
-def chains(family: str = "") -> list[Chain]:
-    """Return the chains of a family, or of all. The kernel must have loaded nf_tables, as for has_table()."""
+def has_rules(opener: wire.Opener) -> bool:
+    """Return whether packets may meet a rule, or a policy that drops them, in the namespace of a socket that an opener opens."""
+    return any(chain.has_hook and (chain.use or chain.policy == POLICIES[0]) for chain in chains(opener=opener))
+
+
+def chains(family: str = "", opener: wire.Opener | None = None) -> list[Chain]:
+    """Return the chains of a family, or of all. The kernel must have loaded nf_tables, as for has_table().
+
+    opener: opens the socket, which may be one in another network namespace.
+    """
     header = _family(family) if family else NFGENMSG.pack(socket.AF_UNSPEC, 0, 0)
-    bodies = wire.dump(GET_CHAIN, header, f"the chains of {family}", _open)
+    bodies = wire.dump(GET_CHAIN, header, f"the chains of {family}", opener or _open)
     names = {number: name for name, number in FAMILIES.items()}
     return [_chain(names.get(body[0], str(body[0])), attributes(body, 4)) for body in bodies]
 

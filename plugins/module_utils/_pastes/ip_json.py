@@ -162,7 +162,8 @@ def _link(entry: Entry) -> t.Iterator[str]:
     lower = f"if{_word(entry['link_index'])}" if "link_index" in entry else entry.get("link")
     name = _word(entry["ifname"]) + (f"@{_word(lower)}" if lower else "")
     flags = ",".join(map(_word, entry.get("flags") or ()))
-    yield " ".join([f"{_word(entry.get('ifindex', 0))}: {name}: <{flags}>", *_pairs(entry, {"mtu": "mtu", "master": "master"})])
+    words = _pairs(entry, {"mtu": "mtu", "qdisc": "qdisc", "master": "master"})
+    yield " ".join([f"{_word(entry.get('ifindex', 0))}: {name}: <{flags}>", *words])
     kind, address = entry.get("link_type"), entry.get("address")
     if kind:
         namespace = {"link_netns": "link-netns", "link_netnsid": "link-netnsid"}

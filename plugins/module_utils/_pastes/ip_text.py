@@ -180,6 +180,9 @@ def _unredacted(words: list[str], line: str, ignore: Ignore) -> list[str]:
     return [word for place, word in enumerate(words) if place not in hidden and place + 1 not in hidden]
 
 
+_OF_ADDRESSES = ("kernel", "2", "none", "unspec", "0")  # protocols of the kernel's own routes, the last three of an older one's
+
+
 def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
     entry: Entry = {"table": part.table or "main", "family": "", "to": ""}
     if words[0] in KERNELS_TYPES:
@@ -215,7 +218,9 @@ def _route(words: list[str], part: Part, tables: TableNames) -> Entry | None:
     ]
     entry["family"] = "ipv6" if part.family == "ipv6" or any(":" in text for text in texts) else "ipv4"
     if entry.get("type") == "local" and entry["table"] == "255":
-        return None  # the kernel adds it with the address
+        if entry.get("protocol") in _OF_ADDRESSES:
+            return None  # the kernel adds it with the address
+        entry.setdefault("protocol", "boot")  # which ip leaves out
     return entry
 
 
@@ -288,6 +293,7 @@ _ONE_LINE = re.compile(r"\s*\d+:\s+([^\s:@]+)\s+(inet6? .*)")  # of ip -o addr
 _IFCONFIG = re.compile(r"([^\s:]+):?\s+(?:flags=\d+<([^>]*)>\s+mtu (\d+)|Link encap:(\w+)(?:.*HWaddr ([\da-fA-F:]{17}))?)")
 _BRIEF = re.compile(r"([^\s:@]+)(?:@(\S+))?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT|TESTING|NOTPRESENT)(?:\s+(.*))?")
 _FLAGS = {"DOWN": [], "NOTPRESENT": [], "LOWERLAYERDOWN": ["NO-CARRIER", "UP"], "DORMANT": ["NO-CARRIER", "UP"]}
+_QDISC = re.compile(r"[^a-z_]")  # what no kind of a qdisc has
 _XDP = re.compile(r"\bprog/xdp\b|\bmtu \d+ xdp\w*")  # of a link with a BPF program at XDP
 PORT_SETTINGS = ("hairpin", "isolated")
 KINDS = (
@@ -361,7 +367,7 @@ def merge_links(known: list[Entry], further: t.Iterable[Entry]) -> None:
 def blank_link(name: str, flags: t.Sequence[str] = ("UP", "LOWER_UP"), kind: str = "", index: int = 0) -> Entry:
     return {
         "name": fields.link(name), "index": index, "kind": kind, "type": 772 if name == "lo" else 1, "mac": "", "mtu": 0,
-        "flags": list(flags), "master": "", "parent": "", "peer": None, "settings": {}, "addresses": [],
+        "qdisc": "", "flags": list(flags), "master": "", "parent": "", "peer": None, "settings": {}, "addresses": [],
     }  # fmt: skip
 
 
@@ -369,7 +375,8 @@ def _head(match: re.Match[str]) -> Entry:
     index, name, lower, flags, rest = match.groups()
     entry = blank_link(name, flags.split(","), index=int(index or 0))
     words = rest.split()
-    pairs = dict(zip(words[::2], words[1::2]))
+    pairs = dict(reversed([*zip(words, words[1:])]))  # the first one of each; a word of its own may stand between two
+    entry.update(qdisc=_QDISC.sub("", pairs.get("qdisc", "")))
     entry.update(mtu=fields.number(pairs.get("mtu", 0), *fields.U32), master=pairs.get("master", ""), lower=lower or "")
     if "link/" in rest:  # of ip -o link
         _detail(entry, rest[rest.index("link/") :].split())

@@ -191,6 +191,8 @@ def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -
 def _of_routing(shown: Shown, subsets: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[OpenFact]:
     if not shown.has_addresses(family):
         yield OpenFact(open_facts.ADDRESSES_OPEN, family)
+    elif not shown.has_part_of_table(family, "local"):
+        yield OpenFact(open_facts.LOCAL_OPEN, family)
     rules = [rule for rule in subsets.get("rules") or () if rule["family"] == family]
     routes = [route for route in subsets.get("routes") or () if route["family"] == family]
     if is_completed or not shown.is_whole(commands.RULE, family=family):

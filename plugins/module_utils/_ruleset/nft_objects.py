@@ -134,7 +134,7 @@ def loadable(objects: t.Sequence[Entry], reserved: t.Container[str]) -> Loadable
                 remaining += [untraced] if untraced else []
         else:
             allocated += [_allocated(body)] if kind in nft_listing.SETS else []
-            remaining.append(_without_owner(entry) if kind == "table" else entry)
+            remaining.append(_without_flags(entry) if kind == "table" else entry)
     remaining.sort(key=lambda entry: _LOAD_ORDER.get(next(iter(entry)), 1))
     return Loadable(remaining, allocated, flowtables, left_out, is_untraced)
 
@@ -145,12 +145,9 @@ def _allocated(body: Entry) -> int:
     return nft_listing.allocated([*size, ["flags", *([flags] if isinstance(flags, str) else map(str, flags))]])
 
 
-def _without_owner(entry: Entry) -> Entry:
-    """Return a table without the flags that tie it to the process that created it."""
-    table = {**entry["table"]}
-    flags = table.pop("flags", None) or ()
-    remaining = [flag for flag in ([flags] if isinstance(flags, str) else flags) if flag not in nft_listing.OWNED]
-    return {"table": {**table, **({"flags": remaining} if remaining else {})}}
+def _without_flags(entry: Entry) -> Entry:
+    """Return a table without the flags that tie it to the process that created it; one that is dormant is left out."""
+    return {"table": {key: value for key, value in entry["table"].items() if key != "flags"}}
 
 
 def of_links(objects: t.Sequence[Entry], links: t.Collection[str]) -> tuple[t.Sequence[Entry], list[str]]:

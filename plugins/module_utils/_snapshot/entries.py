@@ -20,7 +20,7 @@ from .._routing.route import SCOPES, UNREAD_TYPE, Route
 from .._routing.rule import Rule
 
 # include/uapi/linux/if_link.h, if.h, if_addr.h
-IFLA_LINK, IFLA_LINK_NETNSID = 5, 37
+IFLA_LINK, IFLA_QDISC, IFLA_LINK_NETNSID = 5, 6, 37
 FLAGS = (
     "UP", "BROADCAST", "DEBUG", "LOOPBACK", "POINTOPOINT", "NOTRAILERS", "RUNNING", "NOARP", "PROMISC", "ALLMULTI", "MASTER",
     "SLAVE", "MULTICAST", "PORTSEL", "AUTOMEDIA", "DYNAMIC", "LOWER_UP", "DORMANT", "ECHO",
@@ -100,6 +100,7 @@ def link(link: Link, names: t.Mapping[int, str], addresses: t.Iterable[Address],
         "type": hardware,
         "mac": link.mac.hex(":"),
         "mtu": u32(values, IFLA_MTU),
+        "qdisc": text(values, IFLA_QDISC),
         "flags": _flags(flags, FLAGS),
         "master": names.get(link.master, ""),
         "parent": names.get(number, "") if is_upper else "",

@@ -18,10 +18,10 @@ RP_FILTER, CHAIN, POLICY, SET, ROUTES, RULES, ADDRESSES, IPVS = (
 )  # fmt: skip
 NFT, TABLE, CUT, JUMP, NEIGHBORS = "nft", "table", "cut", "jump", "neighbors"
 POD_SIDE, BRIDGE_PORTS, RECENT, LEGACY = "pod-side", "bridge-ports", "recent", "legacy"
-HAIRPIN, FORWARDING = "hairpin", "forwarding"
+HAIRPIN, FORWARDING, LOCAL = "hairpin", "forwarding", "local-routes"
 # In the order in which a packet's fate usually depends on them, those of settings left out.
 KINDS = (
-    *(ROUTES, ADDRESSES, RULES, RP_FILTER, POD_SIDE, HAIRPIN, RECENT, CHAIN, SET, POLICY, IPVS, BRIDGE_PORTS, NEIGHBORS),
+    *(ROUTES, ADDRESSES, LOCAL, RULES, RP_FILTER, POD_SIDE, HAIRPIN, RECENT, CHAIN, SET, POLICY, IPVS, BRIDGE_PORTS, NEIGHBORS),
     *(TABLE, CUT, NFT, LEGACY, JUMP),
 )
 _FORWARDING = re.compile(r"net\.ipv[46]\.conf\.([^:]+)\.forwarding")
@@ -155,10 +155,12 @@ NFT_OPEN = Fact(NFT, "Whether there are further rules of nftables is open.", "nf
 NEIGHBORS_OPEN = Fact(NEIGHBORS, "Which neighbours answer is open.", "ip neigh; ip -6 neigh")
 IPVS_OPEN = Fact(IPVS, "The virtual servers of IPVS are open.", "ipvsadm -Ln")
 ADDRESSES_OPEN = Fact(ADDRESSES, "Which links and addresses the node has is open.", "ip addr")
+LOCAL_OPEN = Fact(LOCAL, "Which routes to itself the node has beyond its addresses is open.", "ip route show table local")
 _ROUTES_OPEN = Fact(ROUTES, "The routes are open.", "ip route show table all; ip -6 route show table all")
 _PORTS_OPEN = Fact(BRIDGE_PORTS, "Which links are bridges, or ports of one, is open.", "ip -d link")
 _SINGLE = {
-    fact.fact: fact for fact in (RULES_OPEN, NFT_OPEN, NEIGHBORS_OPEN, IPVS_OPEN, ADDRESSES_OPEN, _ROUTES_OPEN, _PORTS_OPEN)
+    fact.fact: fact
+    for fact in (RULES_OPEN, NFT_OPEN, NEIGHBORS_OPEN, IPVS_OPEN, ADDRESSES_OPEN, LOCAL_OPEN, _ROUTES_OPEN, _PORTS_OPEN)
 }
 
 

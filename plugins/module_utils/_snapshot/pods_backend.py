@@ -15,7 +15,8 @@ from .._core.errors import Failure
 from .._files import files
 from .._interfaces import interfaces_backend
 from .._interfaces.interface import Interface, other_ends
-from .._netlink import sock_diag, wire
+from .._netfilter import chains_backend
+from .._netlink import nfnetlink, sock_diag, wire
 from .._platform import kernel, process
 from .._routing import routing_backend, rt_names
 from .._routing.route import LOCAL
@@ -27,7 +28,7 @@ LOOPBACK = {1: "lo"}  # which has no MAC address, so that it is not among the in
 
 def pods(_run: process.Runner, note: Notes, with_listeners: bool = True) -> list[dict[str, t.Any]]:
     """Return what each network namespace with an end of a veth of the node has itself: its addresses, as its table local has
-    them, its rules, its other routes, its neighbours and its listening sockets.
+    them, its rules, its other routes, its neighbours, whether it has rules of netfilter, and its listening sockets.
 
     with_listeners: a trace needs none of these.
     """
@@ -36,12 +37,15 @@ def pods(_run: process.Runner, note: Notes, with_listeners: bool = True) -> list
     for interface in interfaces:
         by_namespace.get(interface.namespace, []).append(interface)
     sides: dict[str, dict[str, t.Any]] = {}
-    protocols = [sock_diag.SOCK_DIAG] if with_listeners and has_diagnosis() else []
-    for namespace in interfaces_backend.entered(by_namespace, *protocols):
+    diagnosis = [sock_diag.SOCK_DIAG] if with_listeners and has_diagnosis() else []
+    netfilter = [wire.NETFILTER] if kernel.is_ready("nf_tables") else []
+    for namespace in interfaces_backend.entered(by_namespace, *diagnosis, *netfilter):
         name = namespace.name
         try:
-            sides[name] = {"namespace": name, **_side(by_namespace[name], namespace.opener())}
-            opener = namespace.opener(sock_diag.SOCK_DIAG) if protocols else None
+            is_filtered = any(nfnetlink.has_rules(namespace.opener(each)) for each in netfilter) or _has_legacy_tables(name)
+            side = {"netfilter": is_filtered, **_side(by_namespace[name], namespace.opener())}
+            sides[name] = {"namespace": name, **side}
+            opener = namespace.opener(sock_diag.SOCK_DIAG) if diagnosis else None
             sides[name].update(_listeners(name, opener) if with_listeners else {})
         except (OSError, Failure) as error:
             if interfaces_backend.exists(name):  # otherwise the pod has ended
@@ -62,6 +66,13 @@ def _side(inside: t.Sequence[Interface], opener: wire.Opener) -> dict[str, t.Any
         "routes": [entries.route(*listed) for listed in routes if listed[0].table != rt_names.TABLES["local"]],
         "neighbors": [entries.neighbour(neighbour) for neighbour in neighbours],
     }
+
+
+def _has_legacy_tables(namespace: str) -> bool:
+    """Return whether a namespace has tables of iptables-legacy; False if no process in it is known."""
+    process_id = namespace.removeprefix("process ")
+    paths = (f"/proc/{process_id}/net/{name}_tables_names" for name in ("ip", "ip6") if process_id.isdigit())
+    return any(map(chains_backend.legacy_tables, paths))
 
 
 def has_diagnosis() -> bool:

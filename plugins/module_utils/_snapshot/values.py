@@ -164,7 +164,7 @@ class Forwarding(t.NamedTuple):
 
 
 class Link(t.NamedTuple):
-    """mtu: 0 if it is not known. parent: the link below. local, remote, port: of a tunnel.
+    """mtu: 0 if it is not known. qdisc: the kind of that at its root. parent: the link below. local, remote, port: of a tunnel.
 
     addresses: without the lengths of their networks; address_info has all that belongs to them. number: its index, 0 if it is not
     known. hardware: of include/uapi/linux/if_arp.h. settings: of its kind, and of a port of a bridge. database: the entries of a
@@ -180,6 +180,7 @@ class Link(t.NamedTuple):
     remote: str = ""
     port: str = ""
     mtu: int = 0
+    qdisc: str = ""
     flags: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     peer: Peer = Peer()
@@ -461,7 +462,8 @@ class VirtualServer(t.NamedTuple):
 
 class Pod(t.NamedTuple):
     """The side of a pod. namespace: its network namespace. addresses: None if they were not read. bridged: interfaces that are
-    ports of a bridge there."""
+    ports of a bridge there. netfilter: whether it has rules of netfilter.
+    """
 
     namespace: str
     addresses: tuple[str, ...] | None
@@ -470,6 +472,7 @@ class Pod(t.NamedTuple):
     routes: t.Sequence[Route]
     neighbours: t.Sequence[Neighbour]
     plain: Entry
+    netfilter: bool = False
 
     @classmethod
     def of(cls, plain: Entry) -> Pod:

@@ -19,6 +19,7 @@ from .._snapshot.open_facts import (
     HAIRPIN,
     IPVS,
     JUMP,
+    LOCAL,
     NEIGHBORS,
     NFT,
     POD_SIDE,
@@ -123,8 +124,6 @@ def fate(answer: Answer | None) -> tuple[t.Any, ...]:
 def on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
     """Yield the ids of facts with values that may have decided what became of a packet and its reply."""
     way, met, entrances = answer.way, path.of(answer), path.entrances(answer)
-    # No route names a gateway to the destination, so the node itself may have the address.
-    is_near = way.met.has_default_route or not way.met.has_gateway
     for name, fact in opened.items():
         kind, subject = fact.fact.kind, fact.fact.subject
         is_met = {
@@ -134,7 +133,7 @@ def on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             SET: subject in met.sets,
             ROUTES: not subject or subject in met.searched,
             RULES: True,
-            ADDRESSES: way.interface == way.came_in_by != "" and is_near,
+            ADDRESSES: _may_be_own(way),
             POD_SIDE: name == answer.pod_side,
             RECENT: subject in met.records,
             HAIRPIN: subject in entrances,
@@ -149,6 +148,11 @@ def on_path(answer: Answer, opened: t.Mapping[str, Open]) -> t.Iterator[str]:
             yield name
 
 
+def _may_be_own(way: Way) -> bool:
+    """Return whether the node itself may have the destination: a packet leaves as it came, and no route names a gateway to it."""
+    return way.interface == way.came_in_by != "" and (way.met.has_default_route or not way.met.has_gateway)
+
+
 def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
     """Return whether the answer may depend on what no twin can be built of."""
     answers = [answer for answer in explored.answers.values() if answer]
@@ -156,6 +160,8 @@ def _may_decide(fact: Fact, has_values: bool, explored: Exploration) -> bool:
         ways = [each for answer in answers for way in answer.every_way for each in way.both if each.came_in_by]
         came_in = (way for way in ways if fact.subject in (ALL, way.met.bridge or way.came_in_by))
         return not has_values and any(_was_forwarded(way) or _is_blamed(fact.fact, way) for way in came_in)
+    if fact.kind == LOCAL:
+        return any(_may_be_own(answer.way) for answer in answers)
     if fact.kind == NEIGHBORS:
         # A neighbour that does not answer may be the culprit, or keep the error of a rule that rejects from coming back.
         return any(each.met.is_unanswered for answer in answers for way in answer.every_way for each in way.both)

@@ -45,6 +45,7 @@ from .._twin.substitutions import (
     HOP_LIMIT,
     POD,
     POD_NEIGHBOR,
+    POD_RULES,
     SOURCE,
     SOURCE_CHECK,
     STATE,
@@ -258,7 +259,11 @@ class Exchange:
                     f"{link} is a link of kind {self._topology.kind(link)}. What it sends is assumed to arrive at its other end."
                 )
                 yield replaced(TUNNEL, sentence, Concern(LINK, link), subject=link)
-            if self._topology.is_pod(link) and self._topology.pod_sides.of(link) is None:
+            side = self._topology.pod_sides.of(link)
+            if side and side.netfilter and self._topology.is_pod(link):
+                sentence = f"The pod at {link} has rules of netfilter itself, which are not read."
+                yield replaced(POD_RULES, sentence, Concern(LINK, link), subject=link)
+            if self._topology.is_pod(link) and side is None:
                 sentence = f"The pod at {link} is assumed to have its address, its routes and the neighbours that it needs."
                 yield replaced(POD, sentence, Concern(LINK, link), subject=link)
 

@@ -62,7 +62,7 @@ class PodSide:
 
     def __init__(self, pod: Pod) -> None:
         self.networks = None if pod.addresses is None else [*map(_prefix, pod.addresses)]
-        self.bridged = pod.bridged
+        self.bridged, self.netfilter = pod.bridged, pod.netfilter
         unbuilt: list[Assumption] = []
         routes = [route for route, _protocol in blueprint.parsed_routes(pod.routes, unbuilt)]
         self.is_whole = not unbuilt and not any(rule.unread for rule in pod.rules)

@@ -42,7 +42,7 @@ from .._snapshot.values import (
 from . import bounds, foreign_tables, lacking, legacy_half, translating_programs, virtual_servers, vrfs
 from .foreign_tables import RESTORES
 from .link_messages import NewLink
-from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, PAIR, SENDER, STACKED_LINK, SWITCH, gap, replaced
+from .substitutions import GROUP_ROUTE, HALF, LINK_KIND, NEXT_HOPS, PAIR, QUEUE, SENDER, STACKED_LINK, SWITCH, gap, replaced
 
 LOOPBACK = "lo"
 PORT_SETTINGS = ("hairpin", "isolated")  # of a bridge's ports, those that decide which port a frame leaves by
@@ -62,6 +62,11 @@ FILLING = re.compile(r"\b(?:add|update|delete) @")  # in the text of a rule by w
 AVOIDED = frozenset(["deprecated", "temporary"])
 WIRED = ("", "veth", "tun")  # kinds of links that have no carrier unless a flag says so
 ROUTED_MASTERS = ("vrf", "bond", "team")  # whose ports pass no frames to each other
+# Queueing disciplines (net/sched) without classes or filters of an administrator, which lose packets only if many wait.
+PLAIN_QUEUES = (
+    "noqueue", "noop", "pfifo_fast", "pfifo", "fq", "fq_codel", "codel", "cake", "sfq", "mq", "mqprio", "multiq", "pie", "fq_pie",
+    "red", "hhf",
+)  # fmt: skip
 STACKED = ("vlan", "macvlan", "ipvlan", "bond")  # kinds whose packets leave by another link
 # Settings of the node in a snapshot that a network namespace alone does not have: limits, and a switch of the whole machine that
 # cannot be set back before it restarts.
@@ -160,7 +165,7 @@ def _links(links: t.Sequence[Link], notes: list[Assumption]) -> list[NewLink]:
     bridges = {link.name for link in links if link.kind == "bridge"}
     masters = {link.name: indexes[link.master] for link in links if link.master in bridges}
     notes += _ports_of_others(links)
-    notes += _pairs(links)
+    notes += (*_pairs(links), *_queues(links))
     new_links = [_link(link, indexes[link.name], masters.get(link.name, 0), indexes, notes) for link in links]
     firsts = dict(sorted(((link.master, link.number) for link in new_links if link.master), reverse=True))
     # The kernel takes the source of a packet by a link without addresses from the first link that has one.
@@ -187,6 +192,14 @@ def _pairs(links: t.Sequence[Link]) -> t.Iterator[Assumption]:
             sentence = f"What {link.name} sends comes out of {ends[link.name]}. In the twin, both have far ends of their own."
             concerns = (Concern(assumption.LINK, name) for name in (link.name, link.master) if name)
             yield replaced(PAIR, sentence, *concerns, subject=link.name)
+
+
+def _queues(links: t.Sequence[Link]) -> t.Iterator[Assumption]:
+    """Yield an open fact for each link whose queue may lose a packet though nothing else waits in it."""
+    for link in links:
+        if link.qdisc and link.qdisc not in PLAIN_QUEUES:
+            sentence = f"The queueing discipline of {link.name}, of kind {link.qdisc}, is not in the twin."
+            yield replaced(QUEUE, sentence, Concern(assumption.LINK, link.name), subject=link.name)
 
 
 def _link(link: Link, index: int, master: int, names: t.Container[str], notes: list[Assumption]) -> NewLink:

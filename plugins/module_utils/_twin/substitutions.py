@@ -29,9 +29,9 @@ LINE, STATE, LINK_KIND, SETTING, GROUP_ROUTE, SCHEDULER, VRF_TABLE, SENDER, UNRE
     "line", "state", "link-kind", "setting", "group-route", "scheduler", "vrf-table", "sender", "unread", "tunnel-head",
     "next-hops", "filter",
 )  # fmt: skip
-SWITCH, PAIR, POLICY, POD, POD_NEIGHBOR, TUNNEL, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
-    "switch", "pair", "ipsec", "pod", "pod-neighbor", "tunnel", "source", "answer", "source-check", "hop-limit", "announced",
-    "neighbors-full",
+SWITCH, PAIR, POLICY, POD, POD_NEIGHBOR, POD_RULES, TUNNEL, QUEUE, SOURCE, ANSWER, SOURCE_CHECK, HOP_LIMIT, ANNOUNCED, FULL = (
+    "switch", "pair", "ipsec", "pod", "pod-neighbor", "pod-rules", "tunnel", "queue", "source", "answer", "source-check",
+    "hop-limit", "announced", "neighbors-full",
 )  # fmt: skip
 SIZE, ASSUMED, STATED, NEIGHBOR, STACKED_LINK, IPVS, VRF_RULE, FLOWTABLE, TRACING, HALF, PROGRAM = (
     "size", "assumed", "stated", "neighbor", "stacked-link", "ipvs", "vrf-rule", "flowtable", "tracing", "half", "program"
@@ -77,6 +77,11 @@ TABLE: dict[str, Substitution] = {
         "whether the node gets the pod's frames",
         "kubectl exec POD -- ip neigh",
     ),
+    POD_RULES: Substitution(
+        "no rules of netfilter in a pod",
+        "what the pod's own rules do to packets",
+        "kubectl exec POD -- iptables-save; kubectl exec POD -- nft list ruleset",
+    ),
     SOURCE: Substitution(
         "an order of addresses, in place of what no output shows", "from which address the node sends", "ip addr show dev {}"
     ),
@@ -114,6 +119,11 @@ TABLE: dict[str, Substitution] = {
         "no filter of traffic control, in place of one that was not read",
         "which packets it takes, and what it does to them",
         "tc filter show dev {}",
+    ),
+    QUEUE: Substitution(
+        "a queue that passes each packet on, in place of one that shapes, sorts or loses packets",
+        "whether the queue passes the packet on",
+        "tc -s qdisc show dev {0}; tc filter show dev {0}",
     ),
     TUNNEL_HEAD: Substitution(
         "a link of the size that it says, in place of a tunnel whose packets leave by a link that is too small for them",

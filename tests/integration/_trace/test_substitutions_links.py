@@ -296,6 +296,16 @@ SCENES = {
     "a dormant table": Scene(
         "nft 'table ip t { flags dormant; chain f { type filter hook forward priority 0; policy drop; }; }'", TO_B, "a", True
     ),
+    "a pod with rules of its own": Scene(
+        "ip netns exec b iptables -A INPUT -p tcp --dport 80 -j DROP", TO_B, "a", False, None, ("pod-rules:v2",)
+    ),
+    "a pod whose tables are empty": Scene("ip netns exec b iptables -S", TO_B, "a", True),
+    "a queue that takes no packet": Scene("tc qdisc add dev v2 root bfifo limit 10", TO_B, "a", False, None, ("queue:v2",)),
+    "a queue that takes packets": Scene("tc qdisc add dev v2 root pfifo limit 10", TO_B, "a", True),
+    "an address of a load balancer, as Google's agent adds it": Scene(
+        "ip route add local 10.66.0.9 dev eth1 proto 66 scope host; ip -n r route add 10.66.0.9 via 192.0.2.11",
+        "tcp 198.51.100.7:40000 > 10.66.0.9:80 in eth1", "r", True,
+    ),
     "a bridge without an address": Scene(
         "ip link add b1 type bridge mcast_snooping 0; ip link set b1 up; machine q u1; machine t t7\n"
         "ip link set u1 master b1; ip link set t7 master b1; sysctl -qw net.bridge.bridge-nf-call-iptables=0 || true\n"

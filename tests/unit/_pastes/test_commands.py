@@ -165,10 +165,42 @@ WHOLE = {
 }  # fmt: skip
 
 
+LOCAL = "local-routes"  # which the table local alone shows
+
+
 def facts(dump: dict[str, str]) -> set[str]:
-    """The ids of the open facts about packets of IPv4."""
+    """The ids of the open facts about packets of IPv4, but for LOCAL."""
+    return {*_facts(dump)} - {LOCAL}
+
+
+def _facts(dump: dict[str, str]) -> list[str]:
     listed: list[dict[str, Any]] = pastes.read(dump).snapshot["open"]
-    return {str(entry["fact"]) for entry in listed if entry.get("family") in ("", None, "ipv4")}
+    return [str(entry["fact"]) for entry in listed if entry.get("family") in ("", None, "ipv4")]
+
+
+@pytest.mark.parametrize(
+    ("more", "is_open"),
+    [
+        ({}, True),
+        ({"ip route show table local": "local 10.0.0.4 dev eth0 proto kernel scope host src 10.0.0.4\n"}, False),
+        ({"ip route show table all": f"{ROUTES}local 10.0.0.9 dev eth0 table local proto 66 scope host\n"}, False),
+        ({"ip addr": ""}, False),  # which leaves the addresses open
+    ],
+)
+def test_which_routes_to_itself_a_node_has_is_open_without_the_table_local(more: dict[str, str], is_open: bool) -> None:
+    assert (LOCAL in _facts(WHOLE | more)) == is_open
+
+
+def test_of_the_table_local_routes_that_come_with_no_address_are_read() -> None:
+    lines = [
+        "10.0.0.4 dev eth0 proto kernel scope host src 10.0.0.4",
+        "10.0.0.9 dev eth0 proto 66 scope host",
+        "10.9.0.0/24 dev lo",
+    ]
+    shown = "".join(f"local {line}\n" for line in lines)
+    routes = pastes.read(WHOLE | {"ip route show table local": shown}).snapshot["routes"]
+    of_local = [(route["to"], route["dev"], route["protocol"]) for route in routes if route.get("type") == "local"]
+    assert of_local == [("10.0.0.9", "eth0", "66"), ("10.9.0.0/24", "lo", "boot")]
 
 
 def replaced(name: str, **by: str) -> dict[str, str]:

@@ -73,6 +73,7 @@ def test_a_port_of_a_bridge_is_shown_whole() -> None:
         link_message.IFLA_IFNAME: b"l0\0",
         link_message.IFLA_ADDRESS: bytes.fromhex("020000000007"),
         link_message.IFLA_MTU: struct.pack("=I", 1400),
+        entries.IFLA_QDISC: b"fq_codel\0",
         link_message.IFLA_MASTER: struct.pack("=I", 5),
         link_message.IFLA_LINKINFO: pack(info),
     }
@@ -87,6 +88,7 @@ def test_a_port_of_a_bridge_is_shown_whole() -> None:
         "type": 1,
         "mac": "02:00:00:00:00:07",
         "mtu": 1400,
+        "qdisc": "fq_codel",
         "flags": ["UP", "BROADCAST", "RUNNING", "MULTICAST", "LOWER_UP"],
         "master": "br0",
         "parent": "",

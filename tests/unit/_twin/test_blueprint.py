@@ -279,11 +279,11 @@ def test_a_table_is_not_tied_to_the_process_that_loads_it() -> None:
     text = "table inet firewalld {\n\tflags owner,persist\n\n\tset s {\n\t\tflags interval\n\t}\n}\n"
     objects = [
         {"table": {"family": "inet", "name": name, "flags": flags}}
-        for name, flags in (("a", "owner"), ("b", ["dormant", "owner"]))
+        for name, flags in (("a", "owner"), ("b", ["persist", "owner"]), ("c", ["dormant"]))
     ]
     drawn = drawn_of({"nftables_text": text, "nftables": objects})
     assert "owner" not in drawn.ruleset_text and "flags interval" in drawn.ruleset_text
-    assert [one["table"].get("flags") for one in drawn.ruleset] == [None, ["dormant"]]
+    assert [one["table"].get("flags") for one in drawn.ruleset] == [None, None]
 
 
 def test_a_virtual_server_without_a_destination_refuses() -> None:
