@@ -556,7 +556,7 @@ class _Prover:
         is_to_itself = (isinstance(decider, Link) and decider.trouble == NO_HAIRPIN) or _is_to_itself(finding.way)
         # Without a cloud's interfaces, a router may let answers from another interface's address pass.
         is_guess = lost is finding.way and lost.verdict not in LOST and not miss and not self._node.pods_of_enis()
-        is_restriction = is_direct and path_checks.restricts(decider, paths)
+        is_restriction = is_direct and not lost.met.is_unresolved and path_checks.restricts(decider, paths)
         severity = NOTE if is_to_itself or is_guess or is_restriction else (miss and miss.severity) or finding.severity
         notes = [other for other in others if other.severity == NOTE and not other.packet and other.remedy]
         noted = next((other for other in notes[:MOST_NOTES] if severity != NOTE and self._is_mended(first, other)), None)

@@ -547,11 +547,11 @@ def is_meant(node: Node, decider: Object | None, met: Met) -> bool:
     """Return whether a rule is there to stop packets: that of a policy or of kube-proxy, one of a firewall for new connections
     to the node, or a virtual server, which stops packets without an endpoint.
 
-    met: by a new connection. That to another machine needs answers of neighbours, which no firewall is to stop.
+    met: by a new connection. That to another machine needs answers of neighbours, which no firewall is to stop, and so does a pod.
     """
     if not isinstance(decider, ChainRule):
         return isinstance(decider, VirtualServer)
-    is_for_node = met.route is None or met.route.type == LOCAL
+    is_for_node = not met.is_unresolved and (met.route is None or met.route.type == LOCAL)
     is_of_firewall = any(chain.endswith(" INPUT") for chain in met.chains) or not _input_chains(node).isdisjoint(met.chains)
     return (is_for_node and is_of_firewall) or cni.decides_about_pods(
         decider.chain, decider.table, lambda owner: _serves(node, owner)

@@ -140,8 +140,12 @@ def _fate(
 
 
 def cause(lost: Way, family: str) -> str:
-    """Return what packets have in common that one object stops, or that lack a route at one place."""
+    """Return what packets have in common that one object stops, or that lack a route at one place.
+
+    A firewall may be meant to stop new connections, and not the answers by which neighbours are found.
+    """
     decider = lost.culprit.object if lost.culprit else None
     if isinstance(decider, NoRoute):
         return f"{family} {decider.place} {lost.came_in_by if decider.place else ''}"
-    return repr(culprit.identity(decider)) if decider else lost.reason
+    near = " before the packet is sent" * lost.met.is_unresolved
+    return f"{culprit.identity(decider)!r}{near}" if decider else lost.reason

@@ -112,6 +112,7 @@ def judge(observation: Observation, scene: Scene) -> Way:
         links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
         searched=tuple(str(table) for decision in lookups for table in _searched(decision)),
         is_unanswered=any(not solicitation.is_answered for solicitation in observation.solicitations),
+        is_unresolved=any(drop_of(observation.events, solicitation.request.target) for solicitation in observation.solicitations),
         **chains_met(events),
     )
     way = past_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
@@ -451,7 +452,8 @@ def unresolved(sent: Packet, departure: Departure, events: t.Iterable[Event], sc
     why, decider = _silence(sent, departure.gateway, scene)
     if drop:
         why, decider = f"{drop.family} {drop.table} {drop.chain} drops them: {quoted(drop, scene)}", decider_of(drop, scene)
-    return lost(f"The pod at {link} asks for the MAC address of {whose}{to}, and nothing answers: {why}.", decider)
+    way = lost(f"The pod at {link} asks for the MAC address of {whose}{to}, and nothing answers: {why}.", decider)
+    return way._replace(met=Met(is_unresolved=True))
 
 
 def misaddressed(way: Way, sent: Packet, macs: t.Sequence[bytes], scene: Scene) -> Way:

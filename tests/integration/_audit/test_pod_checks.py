@@ -16,6 +16,7 @@ from lab.node import POD_PORT, NamespaceNode
 from lab.steps import Steps
 
 from .._trace import test_cures as scenes
+from .._trace import test_substitutions_links as links
 from .auditing import apply, findings
 from .troubles import OFF, POD
 
@@ -202,3 +203,36 @@ def test_the_table_for_probes_beside_cilium() -> None:
         (finding,) = check()
         assert (finding["subject"], finding["severity"]) == ("eth0", "note")
         assert finding["remedy"]["options"] == {"interface": "eth0", "backend": "bpf"}
+
+
+# A firewall may stop new connections to the node, and not the answers by which neighbours find each other
+
+
+DUAL = f"""{links.SIX}dual a v1; dual b v2; sysctl -qw net.ipv6.conf.all.forwarding=1
+for link in v1 v2; do ip -6 addr add fe80::1/64 dev $link nodad; done
+ip -n r addr add 2001:db8:9::5/128 dev lo; ip -6 route replace default via 2001:db8:5::7 dev eth1
+{links.MASQUERADE}
+ip6tables -t nat -A POSTROUTING -o eth1 -j MASQUERADE
+"""
+FIREWALL = """nft -f - <<END
+table inet t {{ chain i {{ type filter hook input priority 0; policy drop; ct state established accept; {}; }}; }}
+END
+"""
+NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
+
+
+@pytest.mark.parametrize(
+    ("lines", "subjects"),
+    [
+        (FIREWALL.format("iif lo accept"), {"inet t i: type filter hook input priority filter; policy drop;"}),
+        (FIREWALL.format(NEIGHBOURS), set()),
+        ("ip6tables -A INPUT -i eth1 -p icmpv6 -j DROP", {"ip6 filter: -A INPUT -i eth1 -p ipv6-icmp -j DROP"}),
+    ],
+    ids=["all", "none", "of the uplink"],
+)
+def test_a_firewall_that_stops_answers_of_neighbours_is_not_meant_to(lines: str, subjects: set[str]) -> None:
+    with links.built(DUAL + lines) as node:
+        found = findings(node, "path-lost")
+    assert {(finding["subject"], finding["severity"], finding["state"]) for finding in found} == {
+        (subject, "error", "present") for subject in subjects
+    }
