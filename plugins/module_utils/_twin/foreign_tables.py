@@ -27,6 +27,8 @@ from .substitutions import FLOWTABLE, TRACING, gap, replaced
 MOST_NOTES = 40  # about one text
 RESTORES = {"ip": "iptables-nft-restore", "ip6": "ip6tables-nft-restore", "bridge": "ebtables-nft-restore"}  # by family
 _TRACING = re.compile(rf"\bmeta\s+{nft_objects.NFTRACE}\s+set\s+[\w$]+")
+# A target that sends a copy, which in a twin would be taken for the packet. Without it, the rule counts and goes on as before.
+_COPYING = re.compile(r" -j TEE(?: --(?:gateway|oif) \S+)+$", re.MULTILINE)
 _RULE = re.compile(r"(?:\[\d+:\d+\] )?-[AI] (\S+)")
 _UNTRACED = replaced(TRACING, "Statements `meta nftrace set` are not in the twin, which traces each packet itself.")
 
@@ -56,7 +58,8 @@ def _untraced(text: str) -> str:
 
 @functools.lru_cache(maxsize=32)  # the tables of a few worlds
 def _restored(text: str, family: str, recorded: tuple[str, ...]) -> restore_text.Restored:
-    return restore_text.read(stateful_matches.resolved(text, recorded), EBTABLES if family == "bridge" else IPTABLES)
+    alone = _COPYING.sub("", text)
+    return restore_text.read(stateful_matches.resolved(alone, recorded), EBTABLES if family == "bridge" else IPTABLES)
 
 
 def tables(text: str, family: str, notes: list[Assumption], recorded: tuple[str, ...] = ()) -> str:

@@ -296,6 +296,9 @@ SCENES = {
     "a dormant table": Scene(
         "nft 'table ip t { flags dormant; chain f { type filter hook forward priority 0; policy drop; }; }'", TO_B, "a", True
     ),
+    "a rule that sends a copy elsewhere": Scene(
+        "iptables -t mangle -A PREROUTING -i v1 -j TEE --gateway 192.0.2.254", TO_B, "a", True
+    ),
     "a pod with rules of its own": Scene(
         "ip netns exec b iptables -A INPUT -p tcp --dport 80 -j DROP", TO_B, "a", False, None, ("pod-rules:v2",)
     ),
