@@ -310,8 +310,8 @@ def cli() -> Iterator[Check]:
     say(f"the command is {BUILD}/cli/kubenode-datapath.pyz")
 
 
-# Two files at a time: each lab is its own, and half of the time is spent waiting for nodes.
-HALVES = ["--numprocesses=2", "--dist=loadfile"]
+# Three files at a time, on two processors: each lab is its own, and a part of the time is spent waiting for nodes.
+SPREAD = ["--numprocesses=3", "--dist=loadfile"]
 
 
 def release() -> Iterator[Check]:
@@ -335,7 +335,7 @@ def publish() -> Iterator[Check]:
 
 def integration() -> Iterator[Check]:
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
-    yield from pytest("integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20")
+    yield from pytest("integration", installation.main_venv(), *SPREAD, "--verbose", "--durations=20")
 
 
 def oldest_core() -> Iterator[Check]:
@@ -349,7 +349,7 @@ def thorough() -> Iterator[Check]:
     """The tests that `make test` leaves out: further variants of what it tests. `make faults` ends with them."""
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     yield from pytest(
-        "integration", installation.main_venv(), *HALVES, "--verbose", "--durations=20", mark="thorough", name="thorough tests"
+        "integration", installation.main_venv(), *SPREAD, "--verbose", "--durations=20", mark="thorough", name="thorough tests"
     )
 
 
@@ -364,7 +364,7 @@ def cores() -> Iterator[Check]:
 def roles_on(core: str) -> Iterator[Check]:
     tools = installation.core_venv(core)
     if tools:
-        yield from pytest("integration", tools, *HALVES, "--verbose", mark="each_core", name=f"roles on ansible-core {core}")
+        yield from pytest("integration", tools, *SPREAD, "--verbose", mark="each_core", name=f"roles on ansible-core {core}")
     else:
         leave_out(f"no role was run with ansible-core {core}: no Python for it is here")
 
@@ -385,7 +385,7 @@ def upstream() -> Iterator[Check]:
         programs["KUBE_PROXY"] = kube_proxy_release.program()
     prepare(installation.PYTHON + installation.HOSTS + installation.TESTS)
     names = [_shown(variable, program) for variable, program in programs.items()]
-    for check in pytest("upstream", installation.main_venv(), *HALVES, "--verbose", "-rPs", name=", ".join(["upstream", *names])):
+    for check in pytest("upstream", installation.main_venv(), *SPREAD, "--verbose", "-rPs", name=", ".join(["upstream", *names])):
         yield check._replace(env={**check.env, **{variable: str(program) for variable, program in programs.items()}})
 
 
@@ -524,7 +524,7 @@ def passes(check: Check, log: Path, prefix: str = "") -> bool:
         )
         status, begun = None, ""
         while status is None:
-            time.sleep(0.05)
+            time.sleep(0.25)
             ended, wait_status, usage = os.wait4(child.pid, os.WNOHANG)
             if ended:
                 status = child.returncode = os.waitstatus_to_exitcode(wait_status)

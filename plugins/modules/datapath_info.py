@@ -328,9 +328,14 @@ snapshot:
       type: list
       returned: if O(gather) has it; null if it could not be read
       elements: dict
-      sample: [{namespace: process 1234, rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}], routes: [
-        {table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}], addresses: [10.9.0.7], bridged: [], neighbors: [], netfilter:
-        false}]
+      sample:
+        - namespace: process 1234
+          rules: [{priority: 0, family: ipv4, table: "255", protocol: kernel}]
+          routes: [{table: "254", family: ipv4, to: default, via: 10.9.0.1, dev: net1}]
+          addresses: [10.9.0.7]
+          bridged: []
+          neighbors: []
+          netfilter: false
     pod_addresses:
       description:
         - Which pod has which addresses. A pod on several networks has an entry for each interface. From

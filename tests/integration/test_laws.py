@@ -238,10 +238,13 @@ def test_a_change_is_what_check_mode_predicts_and_absent_restores_the_node(subje
         assert not subject.run(case.absent)["changed"]
 
 
-# Without a restart, a node differs in nothing that stays.
+# Without a restart, a node differs in nothing that stays. `make test` takes every other change of a case.
 @pytest.mark.parametrize(
     ("subject", "change"),
-    [(case, change) for case in REVERSIBLE if case.where != AKS for change in case.changes if change != "restart"],
+    sampled(
+        [(case, change) for case in REVERSIBLE if case.where != AKS for change in case.changes if change != "restart"],
+        lambda each: each[1] in [*each[0].changes][::2],
+    ),
     indirect=["subject"],
     ids=lambda value: value if isinstance(value, str) else case_name(value),
 )

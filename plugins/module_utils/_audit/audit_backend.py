@@ -51,8 +51,8 @@ from .sweep_backend import ARRIVES, IS_LOST, IS_OPEN, Fate, Sent
 MOST_WORK = 20_000  # units of work_backend, after which no trial begins
 # Subsets without which a twin would say of a packet what may be false of the node.
 NEEDED = ("links", "neighbors", "rules", "routes", "settings", "nftables", "iptables", "ipsets", "ebtables", "bpf", "ipvs")
-# An audit is about the node, whatever the pods have that is not read, and however fast packets may leave. What a cloud may drop is
-# lost for it.
+# An audit is about the node, whatever the pods have that is not read, and however fast packets may leave. What a cloud may drop
+# is lost for it.
 ASSUMED: dict[str, t.Any] = dict.fromkeys(
     (substitutions.POD, substitutions.POD_RULES, substitutions.QUEUE, substitutions.SOURCE_CHECK), worlds.SHOWN
 )

@@ -547,7 +547,7 @@ def is_meant(node: Node, decider: Object | None, met: Met) -> bool:
     """Return whether a rule is there to stop packets: that of a policy or of kube-proxy, one of a firewall for new connections
     to the node, or a virtual server, which stops packets without an endpoint.
 
-    met: by a new connection. That to another machine needs answers of neighbours, which no firewall is to stop, and so does a pod.
+    met: by a new connection. That to another machine, or of a pod, needs answers of neighbours, which no firewall is to stop.
     """
     if not isinstance(decider, ChainRule):
         return isinstance(decider, VirtualServer)

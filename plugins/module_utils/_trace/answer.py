@@ -90,9 +90,9 @@ class Met(t.NamedTuple):
     links: that it used, or that its routes name. searched: numbers of routing tables, and the names that facts have for them.
     chains, ended: families, tables and chains that were entered, and those of which the end was reached. jumps: each with the
     chain that was left, and the one that was entered. sets, records: names of the sets of ipset, and of the records of the match
-    recent, that rules of these chains match. is_unanswered: whether a neighbour did not answer. is_unresolved: whether the pod got
-    no answer for its gateway, or a rule dropped the answer of a neighbour. origin: the uplink to which the source of a packet that
-    left belongs; empty if that is not known.
+    recent, that rules of these chains match. is_unanswered: whether a neighbour did not answer. is_unresolved: whether the pod
+    got no answer for its gateway, or a rule dropped the answer of a neighbour. origin: the uplink to which the source of a packet
+    that left belongs; empty if that is not known.
     """
 
     frame: Frame | None = None

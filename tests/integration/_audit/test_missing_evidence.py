@@ -25,7 +25,7 @@ from .auditing import concluded
 from .healthy_nodes import KERNEL, NODES, flannel
 from .troubles import TROUBLES, Snapshot, Trouble
 
-SOME = 10  # `make test` takes one case of so many
+SOME = 20  # `make test` takes one case of so many
 FAMILIES = {"ipv4": "ip", "ipv6": "ip6"}
 OUTPUTS = (
     "ip -d addr",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from lab import Lab
 from lab.node import NamespaceNode
@@ -63,7 +64,11 @@ def forget(node: NamespaceNode, profile: str) -> None:
 
 
 @ORDERS
-@pytest.mark.parametrize("has_record", [True, False], ids=["of this version", "of a former version"])
+@pytest.mark.parametrize(
+    "has_record",
+    sampled([True, False], lambda has_record: has_record),
+    ids=["of this version", "of a former version"],
+)
 def test_the_second_profile_is_refused_and_its_absent_leaves_what_the_first_owns(
     node: NamespaceNode, owner: str, second: str, has_record: bool
 ) -> None:

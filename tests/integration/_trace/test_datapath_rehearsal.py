@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from lab import Lab, Node
 from lab.azure_bridge import enslave
@@ -137,7 +138,7 @@ HARDENED = """table inet hardened {
 """
 
 
-@pytest.mark.parametrize("translation", STATEFUL)
+@pytest.mark.parametrize("translation", sampled(STATEFUL, lambda translation: translation == "translated destination"))
 def test_connection_tracking_knows_each_reply_to_what_the_node_sends(node: NamespaceNode, translation: str) -> None:
     """The kernel chooses the sequence number, by the ports among other things."""
     node.run(["nft", "-f", "-"], HARDENED + STATEFUL[translation])

@@ -16,6 +16,7 @@ from typing import Any
 import hypothesis
 import hypothesis.strategies as st
 import pytest
+from sampling import sampled
 
 from ansible_collections.kubenode.datapath.plugins.module_utils._audit import sweep_backend
 from ansible_collections.kubenode.datapath.plugins.module_utils._core.errors import DatapathError, Invalid
@@ -157,7 +158,7 @@ COMMANDS = [
 SOURCES = {"eth0": ["192.0.2.9", "203.0.113.7", "10.244.0.5", "10.0.0.1"], "pod1": ["10.244.0.1"], "": [""]}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", sampled(MODES, lambda mode: mode == "text of nft"))
 @hypothesis.given(data=st.data())
 @hypothesis.settings(
     max_examples=14,

@@ -102,7 +102,7 @@ BOOKS = {
     "a checkpoint": Book({"lying_node_arms": True}, ARMED, 0, write=under_checkpoint),
 }
 SLICES = 12
-ON_THE_NEWEST = ("cilium_migration", "trace", "every module", "a checkpoint")  # that make test plays on the newest ansible-core
+ON_THE_NEWEST = ("trace", "every module", "a checkpoint")  # that make test plays on the newest ansible-core
 
 
 def chosen(book: str, part: int | None) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from lab import Lab, Node, agentbaker, bpf, cilium, playbook
 from lab.metadata import Behaviour, MetadataServer
@@ -187,7 +188,7 @@ def _translates(site: Site) -> str:
     return "nftables" if has_table else "bpf"
 
 
-@pytest.mark.parametrize("hook", ["ingress", "tcx"])
+@pytest.mark.parametrize("hook", sampled(["ingress", "tcx"], lambda hook: hook == "tcx"))
 def test_auto_translates_by_programs_where_cilium_takes_probes(site: Site, hook: bpf.Hook) -> None:
     """Beside a program that hands TCP over IPv6 to the link of the pod, as those of Cilium do with what they have translated."""
     cilium.create_links(site.node)

@@ -145,6 +145,7 @@ def test_checked_run_checked_run_and_restored(pool: Pool) -> None:
     assert pool.calls() == []
 
 
+@pytest.mark.thorough
 def test_an_audit_that_finds_no_need_does_not_keep_the_role_from_its_work(pool: Pool) -> None:
     """The leftovers are of dead pods: no packet of a live one is lost, and so the audit finds nothing."""
     played = pool.play(audit=True).well()
@@ -400,6 +401,7 @@ def test_what_comes_back_within_the_grace_is_told(pool: Pool) -> None:
     assert failed.failed and "Within 8 s leftovers of azure-vnet have come back" in failed.output
 
 
+@pytest.mark.thorough
 def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Pool) -> None:
     for line in ("-N AWS-SNAT-CHAIN-0", "-N SWIFT", "-A POSTROUTING -j SWIFT"):
         pool.node.run(["iptables-nft", "-t", "nat", *line.split()])
@@ -414,6 +416,7 @@ def test_the_bridge_goes_when_it_is_asked_for_and_others_are_left_alone(pool: Po
     assert not pool.clean_up(bridge=True)
 
 
+@pytest.mark.thorough
 def test_a_node_that_another_cnis_leftovers_harm_is_not_called_clean(pool: Pool) -> None:
     before = pool.node.run(["iptables-nft-save"]).stdout.count("\n-A")
     for line in (

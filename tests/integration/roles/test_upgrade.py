@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 
 from lab import Eni, EniLab, Lab, Node, azure_vnet, collection, playbook
 from lab.azure_bridge import served
@@ -113,7 +114,7 @@ def former(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize(
     "is_run_before", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["moved", "undone at once"]
 )
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", sampled(PROFILES, lambda profile: profile in ("eni_policy_routing", "cilium_migration")))
 def test_a_node_of_a_former_version_is_kept_or_moved_and_undone(
     former: Path, tmp_path: Path, profile: str, is_run_before: bool
 ) -> None:
