@@ -91,8 +91,8 @@ class Met(t.NamedTuple):
     chains, ended: families, tables and chains that were entered, and those of which the end was reached. jumps: each with the
     chain that was left, and the one that was entered. sets, records: names of the sets of ipset, and of the records of the match
     recent, that rules of these chains match. is_unanswered: whether a neighbour did not answer. is_unresolved: whether the pod
-    got no answer for its gateway, or a rule dropped the answer of a neighbour. origin: the uplink to which the source of a packet
-    that left belongs; empty if that is not known.
+    got no answer for its gateway, or a rule dropped a request for a neighbour or its answer. origin: the uplink to which the
+    source of a packet that left belongs; empty if that is not known.
     """
 
     frame: Frame | None = None

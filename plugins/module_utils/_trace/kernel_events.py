@@ -27,7 +27,7 @@ TELLING = (
     "IPReversePathFilter", "InNoRoutes", "OutNoRoutes", "InAddrErrors", "InHdrErrors", "InDiscards", "OutDiscards", "FragFails",
     "InTooBigErrors", "InDelivers",
 )  # fmt: skip
-_SOLICITED = bytes.fromhex("ff0200000000000000000000000001ff")[:13]
+_SOLICITED = bytes.fromhex("ff0200000000000000000001ff")
 IP_LENGTHS = {4: 20, 6: 40}  # of a header without options, by the version
 PORT_PAIR = struct.Struct("!HH")
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
@@ -114,10 +114,10 @@ def drop_of(events: t.Iterable[Event], source: bytes) -> Event | None:
 
 
 def drop_of_request(events: t.Iterable[Event]) -> Event | None:
-    """Return the event by which a bridge drops a request for a MAC address; None if there is none."""
+    """Return the event that drops a request for a MAC address at a bridge, or of the node itself; None if there is none."""
     requests: set[int] = set()
     for step in events:
-        if step.family == "bridge" and _asks_for_mac(step.network):
+        if (step.family == "bridge" or not step.iif) and _asks_for_mac(step.network):
             requests.add(step.number)
         if step.number in requests and step.verdict in DROPS:
             return step

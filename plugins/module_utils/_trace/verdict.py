@@ -112,7 +112,8 @@ def judge(observation: Observation, scene: Scene) -> Way:
         links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
         searched=tuple(str(table) for decision in lookups for table in _searched(decision)),
         is_unanswered=any(not solicitation.is_answered for solicitation in observation.solicitations),
-        is_unresolved=any(drop_of(observation.events, solicitation.request.target) for solicitation in observation.solicitations),
+        is_unresolved=drop_of_request(observation.events) is not None
+        or any(drop_of(observation.events, solicitation.request.target) for solicitation in observation.solicitations),
         **chains_met(events),
     )
     way = past_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
@@ -746,7 +747,7 @@ def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Expla
     drop = drop_of_request(observation.events)
     if drop is None:
         return None
-    where = f"bridge {drop.table} {drop.chain}"
+    where = f"{drop.family} {drop.table} {drop.chain}"
     reason = f"{where} drops the request for the MAC address of the next hop: {quoted(drop, scene)}."
     return reason, decider_of(drop, scene)
 

@@ -205,15 +205,9 @@ def test_the_table_for_probes_beside_cilium() -> None:
         assert finding["remedy"]["options"] == {"interface": "eth0", "backend": "bpf"}
 
 
-# A firewall may stop new connections to the node, and not the answers by which neighbours find each other
+# A firewall may stop new connections to the node, and not the messages by which neighbours find each other
 
 
-DUAL = f"""{links.SIX}dual a v1; dual b v2; sysctl -qw net.ipv6.conf.all.forwarding=1
-for link in v1 v2; do ip -6 addr add fe80::1/64 dev $link nodad; done
-ip -n r addr add 2001:db8:9::5/128 dev lo; ip -6 route replace default via 2001:db8:5::7 dev eth1
-{links.MASQUERADE}
-ip6tables -t nat -A POSTROUTING -o eth1 -j MASQUERADE
-"""
 FIREWALL = """nft -f - <<END
 table inet t {{ chain i {{ type filter hook input priority 0; policy drop; ct state established accept; {}; }}; }}
 END
@@ -227,11 +221,12 @@ NEIGHBOURS = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept"
         (FIREWALL.format("iif lo accept"), {"inet t i: type filter hook input priority filter; policy drop;"}),
         (FIREWALL.format(NEIGHBOURS), set()),
         ("ip6tables -A INPUT -i eth1 -p icmpv6 -j DROP", {"ip6 filter: -A INPUT -i eth1 -p ipv6-icmp -j DROP"}),
+        ("ip6tables -A OUTPUT -o eth1 -p icmpv6 -j DROP", {"ip6 filter: -A OUTPUT -o eth1 -p ipv6-icmp -j DROP"}),
     ],
-    ids=["all", "none", "of the uplink"],
+    ids=["all", "none", "answers of the uplink", "requests there"],
 )
-def test_a_firewall_that_stops_answers_of_neighbours_is_not_meant_to(lines: str, subjects: set[str]) -> None:
-    with links.built(DUAL + lines) as node:
+def test_a_firewall_that_keeps_neighbours_from_each_other_is_not_meant_to(lines: str, subjects: set[str]) -> None:
+    with links.built(links.DUAL + links.MASQUERADE + lines) as node:
         found = findings(node, "path-lost")
     assert {(finding["subject"], finding["severity"], finding["state"]) for finding in found} == {
         (subject, "error", "present") for subject in subjects

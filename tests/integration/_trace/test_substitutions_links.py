@@ -48,7 +48,7 @@ pod a v1 10.60.5.4; pod b v2 10.60.5.5
 DIAL = """import socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[2] else socket.AF_INET
 with socket.socket(family) as sock:
-    sock.settimeout(0.7)
+    sock.settimeout(0.7 if family == socket.AF_INET else 2.5)  # a neighbour of IPv6 may be asked again, a second later
     if sys.argv[1]:
         sock.bind((sys.argv[1], 0))
     sock.connect((sys.argv[2], int(sys.argv[3])))
@@ -81,12 +81,18 @@ ip addr add 100.99.1.2/32 dev vpn0; ip link set vpn0 up
 """
 SIX = "ip addr add 2001:db8:5::11/64 dev eth1 nodad; ip -n r addr add 2001:db8:5::7/64 dev eth0 nodad\n"
 BACK = "ip -n r addr add 2001:db8:9::5/128 dev lo; ip route replace default via 2001:db8:5::7 dev eth1\n"
+DUAL = f"""{SIX}dual a v1; dual b v2; sysctl -qw net.ipv6.conf.all.forwarding=1
+for link in v1 v2; do ip -6 addr add fe80::1/64 dev $link nodad; done
+ip -n r addr add 2001:db8:9::5/128 dev lo; ip -6 route replace default via 2001:db8:5::7 dev eth1
+ip6tables -t nat -A POSTROUTING -o eth1 -j MASQUERADE
+"""
 LAN = """ip -n r addr flush dev eth0; ip -n r link add sw type bridge; ip -n r link set eth0 master sw; ip -n r link set sw up
 ip -n r addr add 192.0.2.254/24 dev sw; ip netns add m; ip -n r link add pm type veth peer name eth0 netns m
 ip -n r link set pm master sw up; ip -n m link set eth0 up
 ip -n m addr add 192.0.2.50/24 dev eth0; ip -n m route add default via 192.0.2.254
 """
 TO_B, OUT = "tcp 10.60.5.4:40000 > 10.60.5.5:80 in v1", "tcp 10.60.5.4:40000 > 198.51.100.7:80 in v1"
+OUT6 = "tcp [2001:db8:5::a]:40000 > [2001:db8:9::5]:80 in v1"
 MASQUERADE = "iptables -t nat -A POSTROUTING -s 10.60.5.0/24 -o eth1 -j MASQUERADE\n"
 SCENES = {
     "healthy pods": Scene("", TO_B, "a", True),
@@ -295,6 +301,11 @@ SCENES = {
     ),
     "a dormant table": Scene(
         "nft 'table ip t { flags dormant; chain f { type filter hook forward priority 0; policy drop; }; }'", TO_B, "a", True
+    ),
+    "a pod and the internet of IPv6": Scene(DUAL, OUT6, "a", True),
+    "a rule that drops the node's own requests for neighbours": Scene(
+        f"{DUAL}ip6tables -A OUTPUT -o eth1 -p icmpv6 -j DROP", OUT6, "a", False,
+        ("rule", "ip6 filter: -A OUTPUT -o eth1 -p ipv6-icmp -j DROP"),
     ),
     "a rule that sends a copy elsewhere": Scene(
         "iptables -t mangle -A PREROUTING -i v1 -j TEE --gateway 192.0.2.254", TO_B, "a", True
