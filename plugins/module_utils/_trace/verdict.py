@@ -112,8 +112,7 @@ def judge(observation: Observation, scene: Scene) -> Way:
         links=tuple(link for decision in lookups if decision.route for link in sorted(decision.route.links)),
         searched=tuple(str(table) for decision in lookups for table in _searched(decision)),
         is_unanswered=any(not solicitation.is_answered for solicitation in observation.solicitations),
-        is_unresolved=drop_of_request(observation.events) is not None
-        or any(drop_of(observation.events, solicitation.request.target) for solicitation in observation.solicitations),
+        is_unresolved=_drops_resolution(observation, every),
         **chains_met(events),
     )
     way = past_filters(packet, _with_queue(way._replace(steps=tuple(steps), met=met)), scene)
@@ -704,6 +703,14 @@ def _at_the_node(packet: Packet, route: Route) -> Way:
         address = Address(fields.show(packet.destination), "anycast", next(iter(route.links), ""))
         return lost(f"The kernel takes no connection of TCP at {address}.", address)
     return lost("The packet arrives at the node itself.", None, DELIVERED)
+
+
+def _drops_resolution(observation: Observation, sent: t.Iterable[Event]) -> bool:
+    """Return whether a rule drops a request for a neighbour, or its answer. sent: the events of the packet itself."""
+    numbers = {event.number for event in sent}
+    others = [event for event in observation.events if event.number not in numbers]
+    answers = (drop_of(others, solicitation.request.target) for solicitation in observation.solicitations)
+    return any((drop_of_request(others), *answers))
 
 
 def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Explanation | None:

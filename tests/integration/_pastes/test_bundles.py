@@ -297,7 +297,7 @@ PARTIAL = {
     "OpenShift": Bundle(
         OPENSHIFT,
         "must-gather.tar.gz",
-        frozenset({"routes", *TABLES, *OF_NODE}),
+        frozenset({"routes", "local-routes", *TABLES, *OF_NODE}),
         frozenset({"Service", "policy", "table", "set"}),
     ),
     "Talos": Bundle(TALOS, "support.zip", frozenset({*TABLES, *OF_NODE}), frozenset({"Service", "policy", "set"})),
