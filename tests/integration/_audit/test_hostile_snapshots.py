@@ -105,9 +105,9 @@ def test_the_time_of_an_audit_grows_with_the_rules_and_not_with_their_square() -
         address = f"10.50.{number >> 8}.{number & 255}"
         node.snapshot["rules"].append({"priority": 1536, "family": "ipv4", "from": address, "table": "2"})
         node.route(address, "eni1", scope="link")
-    begin = time.monotonic()
+    begin = time.process_time()
     concluded(node.done(), does_prove=False)
-    assert time.monotonic() - begin < 10  # it takes 0.3 s, and took 33 s when each rule looked through all routes
+    assert time.process_time() - begin < 6  # it takes 0.3 s, and took 33 s when each rule looked through all routes
 
 
 def test_an_audit_reads_a_hundred_thousand_rules_of_iptables_in_seconds() -> None:

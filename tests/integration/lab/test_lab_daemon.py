@@ -143,9 +143,9 @@ def test_it_ends_with_its_folder(tool: Tool) -> None:
 
 
 def test_it_ends_without_requests(tool: Tool) -> None:
-    tool.up(NAMESPACES, "--idle", "4")
-    for _number in range(4):  # the daemon stays while requests come; a busy machine takes a second for each
-        time.sleep(1.2)
+    tool.up(NAMESPACES, "--idle", "10")
+    for _number in range(4):  # the daemon stays while requests come; a busy machine takes seconds for each
+        time.sleep(3)
         tool.ask("probe", "pod1")
     until("the lab has no processes", tool.processes, expected=[])
     assert [path.name for path in tool.folder.iterdir()] == ["log"]
