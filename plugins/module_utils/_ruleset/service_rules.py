@@ -119,7 +119,7 @@ def translated(tables: t.Sequence[Table], servers: t.Iterable[tuple[str, str, in
 
 
 def is_translated(tables: t.Iterable[Table], address: str, protocol: str, port: int) -> bool:
-    """Return whether some rule, whoever made it, translates packets to an address, of this protocol and to this port."""
+    """Return whether a rule of any program translates packets to an address, of this protocol and to this port."""
     of_address = (rule for table in tables for rule in table.rules(re.compile(re.escape(address))) if rule.ends_with(DNAT))
     return any(
         rule.value("ip daddr", "ip6 daddr").partition("/")[0] == address

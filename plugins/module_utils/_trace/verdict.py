@@ -452,8 +452,8 @@ def unresolved(sent: Packet, departure: Departure, events: t.Iterable[Event], sc
     why, decider = _silence(sent, departure.gateway, scene)
     if drop:
         why, decider = f"{drop.family} {drop.table} {drop.chain} drops them: {quoted(drop, scene)}", decider_of(drop, scene)
-    way = lost(f"The pod at {link} asks for the MAC address of {whose}{to}, and nothing answers: {why}.", decider)
-    return way._replace(met=Met(is_unresolved=True))
+    silent = lost(f"The pod at {link} asks for the MAC address of {whose}{to}, and nothing answers: {why}.", decider)
+    return silent._replace(met=Met(is_unresolved=True))
 
 
 def misaddressed(way: Way, sent: Packet, macs: t.Sequence[bytes], scene: Scene) -> Way:
@@ -708,9 +708,9 @@ def _at_the_node(packet: Packet, route: Route) -> Way:
 def _drops_resolution(observation: Observation, sent: t.Iterable[Event]) -> bool:
     """Return whether a rule drops a request for a neighbour, or its answer. sent: the events of the packet itself."""
     numbers = {event.number for event in sent}
-    others = [event for event in observation.events if event.number not in numbers]
-    answers = (drop_of(others, solicitation.request.target) for solicitation in observation.solicitations)
-    return any((drop_of_request(others), *answers))
+    resolving = [event for event in observation.events if event.number not in numbers]
+    answers = (drop_of(resolving, solicitation.request.target) for solicitation in observation.solicitations)
+    return any((drop_of_request(resolving), *answers))
 
 
 def _by_neighbour(observation: Observation, query: Query, scene: Scene) -> Explanation | None:
