@@ -95,9 +95,13 @@ class Shown:
     def has_addresses(self, family: str) -> bool:
         """Return whether an output has the addresses of a family, or the table local, which has a route for each of them."""
         links = [part for part in self.of(commands.LINK, commands.IFCONFIG) if part.family in ("", family)]
-        routes = [part for part in self.of(commands.ROUTE, family=family) if part.table in (ALL_TABLES, "local", "255")]
+        routes = self.with_table_local(family)
         shown = (part for part in links if part.shows_addresses)
         return any(part.is_whole for part in (*shown, *(part for part in routes if local_addresses(part))))
+
+    def with_table_local(self, family: str) -> list[Part]:
+        """Return the outputs with routes of the table local, among others."""
+        return [part for part in self.of(commands.ROUTE, family=family) if part.table in (ALL_TABLES, *LOCAL)]
 
     def has_all_settings(self) -> bool:
         """Return whether the settings of all links are shown, as ``sysctl -a`` prints them."""
@@ -191,7 +195,7 @@ def _of_tables(shown: Shown, subsets: Entry, tables: Tables, long_family: str) -
 def _of_routing(shown: Shown, subsets: Entry, names: TableNames, family: str, is_completed: bool) -> t.Iterator[OpenFact]:
     if not shown.has_addresses(family):
         yield OpenFact(open_facts.ADDRESSES_OPEN, family)
-    elif not shown.has_part_of_table(family, "local"):
+    elif not shown.with_table_local(family):
         yield OpenFact(open_facts.LOCAL_OPEN, family)
     rules = [rule for rule in subsets.get("rules") or () if rule["family"] == family]
     routes = [route for route in subsets.get("routes") or () if route["family"] == family]

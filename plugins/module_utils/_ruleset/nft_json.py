@@ -31,17 +31,19 @@ def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
     rules: dict[Place, dict[str, list[Entry]]] = {}
     bases: dict[Place, dict[str, Chain]] = {}
     sets: dict[Place, dict[str, t.Sequence[Element]]] = {}
+    asleep = set[Place]()
     for kind, body in _bodies(objects):
         place, name = place_of(kind, body), str(body.get("name"))
         places.setdefault(place)
-        if kind == "chain":
+        if kind == "table" and ruleset.DORMANT in flags(body):
+            asleep.add(place)
+        elif kind == "chain":
             hook, chain_type, policy = (str(body.get(key) or "") for key in ("hook", "type", "policy"))
             bases.setdefault(place, {})[name] = Chain(hook, chain_type, policy, devices=tuple(map(str, devices(body))))
         elif kind == "rule":
             rules.setdefault(place, {}).setdefault(str(body.get("chain")), []).append(body)
         elif kind in ("set", "map"):
             sets.setdefault(place, {})[name] = Listed(_element, listed(body.get("elem")))
-    asleep = dormant(objects)
     return [
         Table(
             *place,
@@ -55,17 +57,22 @@ def tables(objects: t.Iterable[Entry]) -> t.Sequence[Table]:
 
 def dormant(objects: t.Iterable[Entry]) -> set[Place]:
     """Return the tables whose chains no packet meets."""
-    return {place_of(kind, body) for kind, body in _bodies(objects) if kind == "table" and ruleset.DORMANT in _flags(body)}
+    return {place_of(kind, body) for kind, body in _bodies(objects) if kind == "table" and ruleset.DORMANT in flags(body)}
 
 
-def _flags(table: Entry) -> list[t.Any]:
-    flags = table.get("flags")
-    return [flags] if isinstance(flags, str) else listed(flags)
+def flags(body: Entry) -> list[t.Any]:
+    """Return the flags of a table or set."""
+    return _several(body.get("flags"))
 
 
 def devices(chain: Entry) -> list[t.Any]:
     """Return the links of a chain at ingress or egress."""
-    return [chain["dev"]] if isinstance(chain.get("dev"), str) else listed(chain.get("dev"))
+    return _several(chain.get("dev"))
+
+
+def _several(value: t.Any) -> list[t.Any]:
+    """Return values of which nft prints a single one alone, and not in a list."""
+    return [value] if isinstance(value, str) else listed(value)
 
 
 def _chains(bases: t.Mapping[str, Chain], rules: t.Mapping[str, list[Entry]]) -> dict[str, Chain]:

@@ -140,9 +140,8 @@ def loadable(objects: t.Sequence[Entry], reserved: t.Container[str]) -> Loadable
 
 
 def _allocated(body: Entry) -> int:
-    flags = body.get("flags") or ()
     size = [["size", str(body["size"])]] if "size" in body else []
-    return nft_listing.allocated([*size, ["flags", *([flags] if isinstance(flags, str) else map(str, flags))]])
+    return nft_listing.allocated([*size, ["flags", *map(str, nft_json.flags(body))]])
 
 
 def _without_flags(entry: Entry) -> Entry:

@@ -70,9 +70,15 @@ def _side(inside: t.Sequence[Interface], opener: wire.Opener) -> dict[str, t.Any
 
 def _has_legacy_tables(namespace: str) -> bool:
     """Return whether a namespace has tables of iptables-legacy; False if no process in it is known."""
+    folder = _proc_net(namespace)
+    names = (os.path.basename(path) for path, _program in chains_backend.LEGACY.values())
+    return bool(folder) and any(chains_backend.legacy_tables(f"{folder}/{name}") for name in names)
+
+
+def _proc_net(namespace: str) -> str:
+    """Return the folder with what the kernel says of a namespace; empty if no process in it is known."""
     process_id = namespace.removeprefix("process ")
-    paths = (f"/proc/{process_id}/net/{name}_tables_names" for name in ("ip", "ip6") if process_id.isdigit())
-    return any(map(chains_backend.legacy_tables, paths))
+    return f"/proc/{process_id}/net" if process_id.isdigit() else ""
 
 
 def has_diagnosis() -> bool:
@@ -101,8 +107,8 @@ def listening(folder: str = "/proc/net", opener: wire.Opener | None = None) -> l
 
 def _listeners(namespace: str, opener: wire.Opener | None) -> dict[str, t.Any]:
     """Return the listening sockets of a namespace; nothing if no process in it is known. Raises Failure."""
-    process_id = namespace.removeprefix("process ")
-    return {"listeners": listening(f"/proc/{process_id}/net", opener)} if process_id.isdigit() else {}
+    folder = _proc_net(namespace)
+    return {"listeners": listening(folder, opener)} if folder else {}
 
 
 def neighbors(_run: process.Runner, note: Notes) -> list[dict[str, t.Any]]:
