@@ -283,6 +283,10 @@ class Node:
         """Return the addresses, protocols and ports that kube-proxy translates."""
         tuple(self.tables(FAMILIES, "nat"))
         self.demand("ipvs")
+        return self._services
+
+    @functools.cached_property
+    def _services(self) -> list[tuple[str, str, int]]:
         servers = (server.end for server in values.read(self.snapshot, "ipvs"))
         ends = service_rules.translated(observed.tables(self.snapshot), servers)
         return [end for end in ends if end[1] in ("tcp", "udp")]
@@ -565,14 +569,13 @@ class Node:
         return [server for server in entries(self.snapshot, "ipvs") if str(server.get("address")) in of_node]
 
     def entrances(self, family: str) -> dict[str, Entrance]:
-        """Return a port at which requests from outside by TCP are for a pod, by the addresses of pods, as far as it is known."""
+        """Return the entrances by which requests of TCP from outside are for pods, by the addresses of pods, as far as known."""
         of_pods: dict[str, Entrance] = {}
         of_iptables = (each for each in self._tables_of_iptables if (each.family, each.name) == (TABLES_OF[family], "nat"))
         for table in (*of_iptables, *(each for each in self._tables_of_nft if family in each.families)):
-            for port in service_rules.entrances(table):
+            for pod, port in service_rules.for_pods(table, self.pods):
                 if port.protocol == TCP and port.port.isdecimal():
-                    for pod in service_rules.endpoints(table, port.chain):
-                        of_pods.setdefault(pod, port)
+                    of_pods.setdefault(pod, port)
         for server in self._node_ports_of_ipvs():
             for destination in server.get("destinations") or () if server.get("protocol") == TCP else ():
                 of_pods.setdefault(str(destination.get("address")), Entrance("", TCP, str(server.get("port"))))

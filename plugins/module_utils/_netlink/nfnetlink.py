@@ -30,6 +30,7 @@ GET_RULE, DELETE_RULE = NFTABLES << 8 | 7, NFTABLES << 8 | 8
 GET_GENERATION, GENERATION = NFTABLES << 8 | 16, 1  # NFT_MSG_GETGEN, NFTA_GEN_ID
 GET_SET, GET_ELEMENTS = NFTABLES << 8 | 10, NFTABLES << 8 | 13
 SET_TABLE, NAME_OF_SET, FLAGS_OF_SET, ELEMENTS, FLAGS_OF_ELEMENT = 1, 2, 3, 3, 3  # NFTA_SET_..., NFTA_SET_ELEM_...
+ANONYMOUS, MAP = 0x1, 0x8  # NFT_SET_ANONYMOUS, NFT_SET_MAP
 CHANGES_BY_ITSELF = 0x10 | 0x20  # NFT_SET_TIMEOUT, NFT_SET_EVAL: time and packets change the elements
 LIST_ELEMENT, KEY, DATA_VALUE = 1, 1, 1  # NFTA_LIST_ELEM, NFTA_SET_ELEM_KEY, NFTA_DATA_VALUE
 INTERVAL_END = 0x1  # NFT_SET_ELEM_INTERVAL_END: no element, but where one ends
@@ -43,7 +44,8 @@ DELETE_CONNECTIONS = 1 << 8 | 2  # NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE
 SET_PROTOCOL, SET_NAME, SET_FLAGS = 1, 2, 6
 OLDEST_PROTOCOL = b"\x06"  # IPSET_PROTOCOL_MIN, of Linux 2.6.39 and of all since
 NAMES_ONLY = struct.pack(">I", 1 << 1)  # IPSET_FLAG_LIST_SETNAME
-CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK, CHAIN_POLICY, CHAIN_USE = 1, 3, 4, 5, 6
+CHAIN_TABLE, CHAIN_NAME, CHAIN_HOOK, CHAIN_POLICY, CHAIN_USE, CHAIN_KIND = 1, 3, 4, 5, 6, 7
+HOOK_NUMBER, HOOK_PRIORITY = 1, 2  # NFTA_HOOK_HOOKNUM and NFTA_HOOK_PRIORITY
 POLICIES = {0: "drop", 1: "accept"}  # NF_DROP, NF_ACCEPT
 HOOK_DEVICES, DEVICE_NAME = 4, 1  # NFTA_HOOK_DEVS, NFTA_DEVICE_NAME
 RULE_CHAIN, RULE_HANDLE, RULE_EXPRESSIONS, RULE_USERDATA = 2, 3, 4, 7
@@ -125,7 +127,7 @@ class Chain(t.NamedTuple):
     """has_hook: packets come to it from the kernel (a base chain), and not only from rules that jump to it.
 
     devices: the links of whose packets it gets, at ingress and egress. policy: empty for a chain without one. use: the number of
-    its rules and of the jumps to it.
+    its rules and of the jumps to it. kind, hook, priority: of a base chain; the hook by its number.
     """
 
     table: str
@@ -135,6 +137,9 @@ class Chain(t.NamedTuple):
     family: str = ""
     policy: str = ""
     use: int = 0
+    kind: str = ""
+    hook: int = 0
+    priority: int = 0
 
 
 def has_rules(opener: wire.Opener) -> bool:
@@ -142,33 +147,40 @@ def has_rules(opener: wire.Opener) -> bool:
     return any(chain.has_hook and (chain.use or chain.policy == POLICIES[0]) for chain in chains(opener=opener))
 
 
-def chains(family: str = "", opener: wire.Opener | None = None) -> list[Chain]:
+def chains(family: str = "", opener: wire.Opener | None = None, excluded: t.Iterable[Place] = ()) -> list[Chain]:
     """Return the chains of a family, or of all. The kernel must have loaded nf_tables, as for has_table().
 
-    opener: opens the socket, which may be one in another network namespace.
+    opener: opens the socket, which may be one in another network namespace. excluded: tables whose chains are left out.
     """
     header = _family(family) if family else NFGENMSG.pack(socket.AF_UNSPEC, 0, 0)
     bodies = wire.dump(GET_CHAIN, header, f"the chains of {family}", opener or _open)
     names = {number: name for name, number in FAMILIES.items()}
-    return [_chain(names.get(body[0], str(body[0])), attributes(body, 4)) for body in bodies]
+    others = [(FAMILIES[place[0]], pack({CHAIN_TABLE: place[1].encode() + b"\0"})) for place in excluded]  # the first attribute
+    return [
+        _chain(names.get(body[0], str(body[0])), attributes(body, 4))
+        for body in bodies
+        if not any(body[0] == number and body.startswith(table, NFGENMSG.size) for number, table in others)
+    ]
 
 
 def _chain(family: str, attrs: dict[int, bytes]) -> Chain:
-    hook, policy = attrs.get(CHAIN_HOOK), attrs.get(CHAIN_POLICY)
-    return Chain(
-        text(attrs, CHAIN_TABLE),
-        text(attrs, CHAIN_NAME),
-        hook is not None,
-        _devices(hook) if hook else (),
-        family,
-        "" if policy is None else POLICIES.get(int.from_bytes(policy, "big"), ""),
-        int.from_bytes(attrs.get(CHAIN_USE, b""), "big"),
+    use = int.from_bytes(attrs.get(CHAIN_USE, b""), "big")
+    chain = Chain(text(attrs, CHAIN_TABLE), text(attrs, CHAIN_NAME), CHAIN_HOOK in attrs, family=family, use=use)
+    if not chain.has_hook:
+        return chain
+    hook = attributes(attrs[CHAIN_HOOK])
+    return chain._replace(
+        devices=_devices(hook),
+        policy=POLICIES.get(int.from_bytes(attrs[CHAIN_POLICY], "big"), "") if CHAIN_POLICY in attrs else "",
+        kind=text(attrs, CHAIN_KIND) if CHAIN_KIND in attrs else "",
+        hook=int.from_bytes(hook.get(HOOK_NUMBER, b""), "big"),
+        priority=int.from_bytes(hook.get(HOOK_PRIORITY, b""), "big", signed=True),
     )
 
 
-def _devices(hook: bytes) -> tuple[str, ...]:
+def _devices(hook: dict[int, bytes]) -> tuple[str, ...]:
     """Return the names of links in a hook. Linux 6.16 and newer may have the beginning of names there (NFTA_DEVICE_PREFIX)."""
-    listed, offset = attributes(hook).get(HOOK_DEVICES, b""), 0
+    listed, offset = hook.get(HOOK_DEVICES, b""), 0
     names = []
     while offset < len(listed):
         length, kind = ATTRIBUTE.unpack_from(listed, offset)
@@ -195,6 +207,21 @@ def _of_set(family: str, table: str, name: str) -> bytes:
 
 def _elements(body: bytes) -> t.Iterator[dict[int, bytes]]:
     return map(attributes, elements(attributes(body, 4).get(ELEMENTS, b"")))
+
+
+def sets(family: str, table: str) -> dict[str, dict[int, bytes]]:
+    """Return the attributes of the sets and maps of a table that have a name, by it."""
+    bodies = wire.dump(GET_SET, _of_table(family, table), f"the sets of {family} {table}", _open)
+    every = (attributes(body, 4) for body in bodies)
+    return {text(each, NAME_OF_SET): each for each in every if not _flags_of_set(each) & ANONYMOUS}
+
+
+def is_map(attrs: dict[int, bytes]) -> bool:
+    return bool(_flags_of_set(attrs) & MAP)
+
+
+def _flags_of_set(attrs: dict[int, bytes]) -> int:
+    return int.from_bytes(attrs.get(FLAGS_OF_SET, b""), "big")
 
 
 def members(family: str, table: str, name: str, keys: t.Sequence[bytes] = ()) -> list[dict[int, bytes]]:

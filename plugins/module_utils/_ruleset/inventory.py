@@ -48,13 +48,14 @@ def differences(
     ebtables: t.Iterable[Entry],
     objects: t.Sequence[Entry],
     text: str = "",
+    proved: t.Container[Place] = (),
 ) -> t.Iterator[tuple[str, str]]:
     """Yield each table of which the listings show something else than the kernel has, with a sentence.
 
     sizes: the kernel's number of elements of each set that is to be compared. iptables, ebtables, objects, text: of a snapshot;
-    objects and text are what nft lists.
+    objects and text are what nft lists. proved: tables of the text that are not to be compared.
     """
-    listings = _listed(iptables, ebtables, objects, text)
+    listings = _listed(iptables, ebtables, objects, nft_text.counted(text, proved))
     by_table: dict[Place, list[Chain]] = {}
     for chain in kernel:
         by_table.setdefault((chain.family, chain.table), []).append(chain)
@@ -65,7 +66,7 @@ def differences(
     for place, listing in listings.items():
         if place not in by_table and any(listing.rules.values()):
             yield " ".join(place), "The kernel has no chain of it."
-    for name, size in {**nft_json.sizes(objects), **nft_text.sizes(text)}.items():
+    for name, size in {**nft_json.sizes(objects), **nft_text.sizes(text, proved)}.items():
         if sizes.get(name, size) != size:
             yield " ".join(name[:2]), f"The kernel has {sizes[name]} elements in the set {name[2]}, and {size} are listed."
 
@@ -86,7 +87,10 @@ def _difference(chains: t.Sequence[Chain], listing: Listing) -> str:
 
 
 def _listed(
-    iptables: t.Iterable[Entry], ebtables: t.Iterable[Entry], objects: t.Sequence[Entry], text: str
+    iptables: t.Iterable[Entry],
+    ebtables: t.Iterable[Entry],
+    objects: t.Sequence[Entry],
+    of_text: t.Mapping[Place, tuple[dict[str, int], dict[str, str], int]],
 ) -> dict[Place, Listing]:
     listings: dict[Place, Listing] = {}
 
@@ -105,7 +109,7 @@ def _listed(
             lines += [f":{chain['chain']} {chain['policy']}", *(f"-A {chain['chain']} {rule}" for rule in chain["rules"])]
     for name, lines in texts.items():
         add(("bridge", name), *_of_save("\n".join(lines)))
-    for place, counted in (*nft_json.counted(objects).items(), *nft_text.counted(text).items()):
+    for place, counted in (*nft_json.counted(objects).items(), *of_text.items()):
         add(place, *counted)
     return listings
 

@@ -18,7 +18,8 @@ _TABLE = re.compile(r"table (?:(\w+) )?(\S+) \{")
 _BLOCK = re.compile(r"(\w+(?: \w+)?) (\S+) \{")
 QUOTED = re.compile(r'"[^"]*"')
 _ELEMENTS = "elements = {"
-_SETS = ("set", "map")
+CHAIN, SET, MAP = "chain", "set", "map"  # kinds of blocks
+_SETS = (SET, MAP)
 Place = tuple[str, str]  # family and name of a table
 
 
@@ -51,15 +52,23 @@ class Listing(t.NamedTuple):
 
     def statements(self, block: Block) -> list[str]:
         """Return the statements of a block. One with a set may be on several lines."""
-        result: list[str] = []
+        statements = list[list[str]]()
         depth = 0
         for line in self.lines(block.first, block.last):
-            if depth:
-                result[-1] += f" {line}"
-            else:
-                result.append(line)
+            if not depth:
+                statements.append([])
+            statements[-1].append(line)
             depth += _depth(line)
-        return result
+        return [*map(" ".join, statements)]
+
+    def completed(self, further: t.Mapping[Place, t.Sequence[str]]) -> str:
+        """Return the text with further blocks of its tables, by their lines, before the first one."""
+        parts, place = list[str](), 0
+        for table, blocks in self.tables:
+            if further.get(table):
+                parts += [self.text[place : blocks[0].head], "\n".join([*further[table], ""])]
+                place = blocks[0].head
+        return "".join([*parts, self.text[place:]])
 
     def select(self, selections: t.Mapping[Place, Selection]) -> str:
         """Return the lines of selected chains and sets, and all others."""
@@ -70,30 +79,40 @@ class Listing(t.NamedTuple):
                 if not self.text[place : block.head].isspace():
                     remaining += self.lines(place, block.head)
                 place = _behind(self.text, block.last)
-                if block.kind not in ("chain", *_SETS):
+                if block.kind not in (CHAIN, *_SETS):
                     remaining += self.lines(block.head, place)
-                elif block.name in (selection.chains if block.kind == "chain" else selection.sets):
+                elif block.name in (selection.chains if block.kind == CHAIN else selection.sets):
                     remaining += self._body(block, selection.elements.get(block.name, ()))
         return "\n".join([*remaining, *self.lines(place, len(self.text)), ""])
 
     def _body(self, block: Block, places: t.Container[int]) -> list[str]:
         """Return the lines of a block; those of a map with verdicts with some of its elements."""
         lines = self.lines(block.head, _behind(self.text, block.last))
-        if block.kind != "map" or not any(line.startswith("type") and line.endswith(" : verdict") for line in lines):
+        if block.kind != MAP or not any(line.startswith("type") and line.endswith(" : verdict") for line in lines):
             return lines
         result, count = [lines[0]], 0
-        for statement in self.statements(block):
-            words = [*elements([statement])]
-            selected = [" ".join(element) for place, element in enumerate(words, count) if place in places]
-            count += len(words)
+        for statement, texts in _statements_of_map(self.text, self, block):
+            selected = [text for place, text in enumerate(texts, count) if place in places]
+            count += len(texts)
             statement = " ,\n".join([f"{_ELEMENTS}\n{' '.join(selected[:1])}", *selected[1:]]) + " }" if selected else statement
-            result += [] if words and not selected else [statement]
+            result += [] if texts and not selected else [statement]
         return [*result, lines[-1]]
 
 
 @memo.of_part
+def _statements_of_map(_text: str, listing: Listing, block: Block) -> list[tuple[str, list[str]]]:
+    """Return the statements of a map, each with the texts of its elements: a node's packets each meet other elements."""
+    return [(statement, [*map(" ".join, elements([statement]))]) for statement in listing.statements(block)]
+
+
+@memo.of_part
 def read(text: str) -> Listing:
-    """Find the blocks of a text. Lines that belong to no table are in no block."""
+    """Find the blocks of a text that is read again. Lines that belong to no table are in no block."""
+    return find(text)
+
+
+def find(text: str) -> Listing:
+    """Return what read() returns, and remember nothing."""
     tables, blocks = list[tuple[Place, list[Block]]](), list[Block]()
     is_inside, is_complete = False, True
     lines = ((place, line.strip()) for place, line in text_lines.each(text))

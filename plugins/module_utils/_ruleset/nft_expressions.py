@@ -228,10 +228,10 @@ def _cmp(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], _me
             raise Unread("bits")
         return f"{term.field} {','.join(name for bit, name in names.items() if bits & bit)}"
     if not term.mask:
-        return f"{term.field} {comparison}{_value(term.field, data)}"
+        return f"{term.field} {comparison}{value(term.field, data)}"
     length = _prefix_length(term.mask)
     if term.field.endswith("addr") and length is not None:
-        return f"{term.field} {comparison}{_value(term.field, data)}/{length}"
+        return f"{term.field} {comparison}{value(term.field, data)}/{length}"
     if term.field.endswith("mark"):
         return f"{term.field} & {_hexadecimal(term.mask)} {comparison or '== '}{_hexadecimal(data)}"
     raise Unread("a mask")
@@ -240,13 +240,14 @@ def _cmp(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], _me
 def _immediate(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], _members: Members) -> str:
     data = attributes(attrs.get(2, b""))
     if not _number(attrs, 1):
-        return _verdict(data)
+        return verdict(data)
     value = data.get(1, b"")
     registers[_place(attrs, 1)] = _Term("", -(-len(value) // _WORD), constant=value)
     return ""
 
 
-def _verdict(data: dict[int, bytes]) -> str:
+def verdict(data: dict[int, bytes]) -> str:
+    """Return a verdict as nft writes it. Raises Unread."""
     attrs = attributes(data.get(2, b""))
     verdict = _VERDICTS.get(int.from_bytes(attrs.get(1, b""), "big", signed=True))
     if verdict is None:
@@ -266,8 +267,8 @@ def _lookup(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], 
     if " . " in field.removeprefix("fib ") or is_of_ranges and 3 in attrs:
         raise Unread("a set of several fields, or a map of ranges")
     if 3 in attrs:
-        pairs = [(_data(each, 1), _verdict(attributes(each.get(2, b"")))) for each in set_elements]
-        texts = [f"{_native(key) if keys else _value(field, key)} : {verdict}" for key, verdict in pairs]
+        pairs = [(_data(each, 1), verdict(attributes(each.get(2, b"")))) for each in set_elements]
+        texts = [f"{_native(key) if keys else value(field, key)} : {verdict}" for key, verdict in pairs]
         return f"{field} vmap {{ {', '.join(texts)} }}"
     return f"{field} {'!= ' if is_negated else ''}{{ {', '.join(_ranges(field, set_elements))} }}"
 
@@ -279,16 +280,16 @@ def _ranges(field: str, set_elements: t.Sequence[dict[int, bytes]]) -> t.Iterato
     for key, is_end in bounds:
         if not is_end:
             if first is not None:
-                yield _value(field, first)
+                yield value(field, first)
             first = key
         elif first is not None:
             last = (int.from_bytes(key, "big") - 1).to_bytes(len(key), "big")
-            yield _value(field, first) if first == last else f"{_value(field, first)}-{_value(field, last)}"
+            yield value(field, first) if first == last else f"{value(field, first)}-{value(field, last)}"
             first = None
     if first is not None:
         if any(is_end for _key, is_end in bounds):
             raise Unread("an interval without an end")
-        yield _value(field, first)
+        yield value(field, first)
 
 
 def _dynset(_family: str, attrs: dict[int, bytes], registers: dict[int, _Term], _members: Members) -> str:
@@ -352,7 +353,7 @@ def _counter(_family: str, attrs: dict[int, bytes], _registers: dict[int, _Term]
     return f"counter packets {_number(attrs, 2)} bytes {_number(attrs, 1)}"
 
 
-def _value(field: str, data: bytes) -> str:
+def value(field: str, data: bytes) -> str:
     """Return a value of a field as nft writes it. Raises Unread."""
     if field.endswith("addr") and len(data) in (4, 16):
         return _address(data)

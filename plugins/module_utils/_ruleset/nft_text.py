@@ -59,7 +59,7 @@ def tables(text: str) -> list[Table]:
 
 
 def _table(place: nft_blocks.Place, blocks: t.Iterable[Block], listing: Listing) -> Table:
-    chains = {block.name: _chain(listing, block) for block in blocks if block.kind == "chain"}
+    chains = {block.name: _chain(listing, block) for block in blocks if block.kind == nft_blocks.CHAIN}
     sets = {block.name: _Elements(listing, block) for block in blocks if block.kind in ("set", "map")}
     return Table(*place, chains=chains, sets=sets)
 
@@ -102,10 +102,14 @@ class _Elements(_Block[Element]):
         return _element(source)
 
 
-def counted(text: str) -> dict[nft_blocks.Place, tuple[dict[str, int], dict[str, str], int]]:
-    """Return what nft_json.counted() returns, without reading a rule."""
+def counted(
+    text: str, excluded: t.Container[nft_blocks.Place] = ()
+) -> dict[nft_blocks.Place, tuple[dict[str, int], dict[str, str], int]]:
+    """Return what nft_json.counted() returns, without reading a rule. excluded: tables."""
     listing, jumps = nft_blocks.read(text), dict[nft_blocks.Place, int]()
-    for place, blocks in listing.tables:
+    for place, blocks in listing.tables if text else ():
+        if place in excluded:
+            continue
         lines = (nft_blocks.QUOTED.sub("", line) for block in blocks for line in listing.lines(block.first, block.last))
         jumps[place] = sum(len(_JUMP.findall(line)) for line in lines)
     return {
@@ -115,12 +119,13 @@ def counted(text: str) -> dict[nft_blocks.Place, tuple[dict[str, int], dict[str,
             jumps[table.family, table.name],
         )
         for table in tables(text)
+        if (table.family, table.name) not in excluded
     }
 
 
-def sizes(text: str) -> dict[tuple[str, str, str], int]:
-    """Return the number of elements of each set and map that has a name, by family, table and name."""
-    every = tables(text)
+def sizes(text: str, excluded: t.Container[nft_blocks.Place] = ()) -> dict[tuple[str, str, str], int]:
+    """Return the number of elements of each set and map that has a name, by family, table and name. excluded: tables."""
+    every = (table for table in tables(text) if (table.family, table.name) not in excluded)
     return {(table.family, table.name, name): len(elements) for table in every for name, elements in table.sets.items()}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import iptables_save, nft_json, nft_text
+from . import generated, iptables_save, nft_json, nft_text
 from .ruleset import Table
 
 Snapshot = t.Mapping[str, t.Any]
@@ -16,8 +16,10 @@ Snapshot = t.Mapping[str, t.Any]
 
 def of_nft(snapshot: Snapshot) -> list[Table]:
     """Return the tables that nft lists whose chains packets may meet: of a running node as JSON, of a report as text."""
-    objects, text = snapshot.get("nftables"), snapshot.get("nftables_text")
-    every = (*nft_json.tables(objects if isinstance(objects, list) else []), *nft_text.tables(str(text or "")))
+    objects, text, lacking = snapshot.get("nftables"), snapshot.get("nftables_text"), generated.of(snapshot)
+    of_text = nft_text.tables(str(text or ""))
+    of_text = [*map(lacking.completed, of_text)] if lacking else of_text
+    every = (*nft_json.tables(objects if isinstance(objects, list) else []), *of_text)
     return [table for table in every if not table.is_dormant]
 
 

@@ -178,6 +178,25 @@ class Listed(Lazy[_Value]):
         return self._reader(source)
 
 
+class ByName(t.Mapping[str, _Value]):
+    """Values by name. further: the names of those that are read when they are asked for, and that it does not list."""
+
+    def __init__(self, listed: t.Mapping[str, _Value], further: t.Collection[str], read: t.Callable[[str], _Value]) -> None:
+        self._listed, self.further, self._read = listed, further, read
+
+    def __getitem__(self, name: str) -> _Value:
+        return self._read(name) if name in self.further else self._listed[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._listed or name in self.further
+
+    def __iter__(self) -> t.Iterator[str]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+
 class Chain(t.NamedTuple):
     """hook, kind, policy: of a base chain, otherwise empty. kind: filter, nat or route. devices: links of one at ingress or
     egress."""

@@ -16,7 +16,7 @@ import typing as t
 
 from .._core import fields
 from .._core.fields import Unfit
-from .ruleset import DNAT, GOTO, IPTABLES, JUMP, PROTOCOL, UNREAD, Chain, Rule, Table
+from .ruleset import DNAT, GOTO, IPTABLES, JUMP, PROTOCOL, UNREAD, ByName, Chain, Rule, Table
 
 _NAME = r"(?P<name>[\w.-]+/[\w.-]+)"
 _COMMENT = re.compile(rf"{_NAME}(?::(?P<port_name>[\w-]+))? (?:cluster IP|has no endpoints)")  # of a rule of iptables
@@ -27,17 +27,20 @@ _MAPS = ("service-ips", "no-endpoint-services")
 # Chains of iptables: the two from which the others are reached, and the prefixes of those of a Service.
 _OF_SERVICES, NODE_PORTS_CHAIN, _OF_ONE, _BEYOND = "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-SVC-", "KUBE-EXT-"
 NODE_PORTS = "service-nodeports"  # the map of nft
-# The names of chains of one Service or endpoint, of which a node has thousands. They mark nothing but by a jump to another chain.
+# The names of chains and sets of one Service or endpoint, of which a node has thousands. Such chains mark nothing but by a jump
+# to another chain.
 _GENERATED = re.compile(
-    r"KUBE-(?:SVC|SVL|SEP|EXT|FW|XLB)-[A-Z\d]{16}|(?:service|local|external|firewall|endpoint)-[A-Z\d]{8}-[\w./:-]+"
+    r"KUBE-(?:SVC|SVL|SEP|EXT|FW|XLB)-[A-Z\d]{16}|(?:service|local|external|firewall|endpoint|affinity)-[A-Z\d]{8}-[\w./:-]+"
 )
+_ENDPOINT = "endpoint-"
+_HASH = re.compile(r"^[a-z]+-[A-Z\d]{8}-")  # in the names of nft's chains, before the port of a Service
 # The beginnings of the chains to which the addresses of load balancers lead.
 _EXTERNAL = ("KUBE-EXT-", "KUBE-FW-", "KUBE-XLB-", "external-")
 
 
-def is_generated(chain: str) -> bool:
-    """Return whether a chain is that of one Service or endpoint, by its name."""
-    return bool(_GENERATED.fullmatch(chain))
+def is_generated(name: str) -> bool:
+    """Return whether a chain or a set is that of one Service or endpoint, by its name."""
+    return bool(_GENERATED.fullmatch(name))
 
 
 class Service(t.NamedTuple):
@@ -88,6 +91,23 @@ def entrances(table: Table) -> t.Iterator[Entrance]:
     for element in table.sets.get(_MAPS[0], ()):
         if element.statement and element.statement.target.startswith(_EXTERNAL) and len(element.key) == 3:
             yield Entrance(*element.key, element.statement.target)
+
+
+def for_pods(table: Table, pods: t.Collection[str]) -> t.Iterator[tuple[str, Entrance]]:
+    """Yield each way from outside to pods: the address of a pod, and the entrance. pods: their addresses."""
+    left = table.chains.further if isinstance(table.chains, ByName) else None
+    ports = None if left is None else {*_ports_of(pods, left)}
+    for entrance in entrances(table):
+        if ports is None or _HASH.sub("", entrance.chain) in ports:
+            yield from ((pod, entrance) for pod in endpoints(table, entrance.chain) if pod in pods)
+
+
+def _ports_of(pods: t.Iterable[str], chains: t.Iterable[str]) -> t.Iterator[str]:
+    """Yield the ports of Services that have pods as endpoints, as the names of chains tell, in which dots stand for colons."""
+    words = {pod.replace(":", ".") for pod in pods}
+    for port, _separator, end in (chain.rpartition("__") for chain in chains if chain.startswith(_ENDPOINT)):
+        if end.partition("/")[0] in words:
+            yield _HASH.sub("", port)
 
 
 def endpoints(table: Table, chain: str) -> t.Iterator[str]:

@@ -19,7 +19,10 @@ from .._netfilter.chains_backend import LEGACY, legacy_tables
 from .._netfilter.iptables import PROGRAMS
 from .._netlink import nfnetlink
 from .._platform import kernel, process
-from .._ruleset import inventory, nft_json, nft_text, ruleset
+from .._ruleset import generated, inventory, nft_json, nft_text, ruleset
+from .._ruleset.generated import Generated, Readers
+from .._ruleset.nft_blocks import Place
+from .._ruleset.ruleset import Selection
 from . import kernel_rules_backend, saved
 from .snapshot import Notes
 
@@ -47,17 +50,29 @@ def _may_be_saved(family: str, name: str) -> bool:
     return family in (*PROGRAMS, "bridge") and name in (*saved.TABLES, "broute")
 
 
-def nftables_text(run: process.Runner, note: Notes, places: t.Iterable[tuple[str, str]]) -> str:
-    """Return tables as nft lists them for users. places: family and name of each; one that was removed meanwhile is left out."""
-    texts = []
+def nftables_text(run: process.Runner, note: Notes, places: t.Iterable[Place]) -> tuple[str, Generated]:
+    """Return tables as nft lists them for users, and what the text lacks of them.
+
+    places: one that was removed meanwhile is left out.
+    """
+    nft = functools.partial(_printed, run, "nft")
+    texts, readings = list[str](), dict[Place, kernel_rules_backend.Reading]()
     for place in sorted(places):
         try:
-            text = kernel_rules_backend.table(functools.partial(_printed, run, "nft"), *place)
-            texts.append(text or _printed(run, "nft", "list", "table", *place))
+            reading = kernel_rules_backend.table(nft, place)
+            texts.append(reading.text if reading else nft("list", "table", *place))
         except Failure as failure:
             if nfnetlink.has_table(*place):
                 note(" ".join(place), str(failure))
-    return "".join(texts)
+        else:
+            readings.update({place: reading} if reading else {})
+
+    readers = Readers(
+        lambda place, name: kernel_rules_backend.chain(nft, readings[place], place, name),
+        lambda place, name: kernel_rules_backend.members(nft, readings[place], place, name),
+    )
+    left = {place: Selection(reading.chains, reading.sets.keys()) for place, reading in readings.items()}
+    return "".join(texts), Generated(left, readers, str([reading.generation for reading in readings.values()]))
 
 
 def nftables(run: process.Runner, _note: Notes, excluded: t.Collection[tuple[str, str]] = frozenset()) -> list[dict[str, t.Any]]:
@@ -96,11 +111,10 @@ def _completed(objects: list[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
     return objects
 
 
-def kernel_chains() -> list[inventory.Chain]:
-    """Return the chains of all families. The kernel must have loaded nf_tables. Raises Failure."""
-    return [
-        inventory.Chain(each.family, each.table, each.name, each.has_hook, each.policy, each.use) for each in nfnetlink.chains()
-    ]
+def kernel_chains(excluded: t.Iterable[Place] = ()) -> list[inventory.Chain]:
+    """Return the chains of all families. The kernel must have loaded nf_tables. excluded: tables. Raises Failure."""
+    chains = nfnetlink.chains(excluded=excluded)
+    return [inventory.Chain(each.family, each.table, each.name, each.has_hook, each.policy, each.use) for each in chains]
 
 
 def kernel_sizes(names: t.Iterable[inventory.NameOfSet]) -> dict[inventory.NameOfSet, int]:
@@ -114,9 +128,10 @@ def differences(values: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
     if not kernel.is_ready("nf_tables") or values.get("nftables") is None:
         return []
     iptables, ebtables, objects = (values.get(subset) or [] for subset in RULESETS)
-    text = values.get(NFTABLES_TEXT) or ""
-    sizes = kernel_sizes((*nft_json.sizes(objects), *nft_text.sizes(text)))
-    return [*inventory.differences(kernel_chains(), sizes, iptables, ebtables, objects, text)]
+    text, lacking = values.get(NFTABLES_TEXT) or "", generated.of(values)
+    proved = lacking.blocks if lacking else ()  # tables that were read between two changes
+    sizes = kernel_sizes((*nft_json.sizes(objects), *nft_text.sizes(text, proved)))
+    return [*inventory.differences(kernel_chains(proved), sizes, iptables, ebtables, objects, text, proved)]
 
 
 def _objects(run: process.Runner, *words: str) -> list[dict[str, t.Any]]:

@@ -25,6 +25,7 @@ from .._netlink import rtnetlink, wire, xfrm
 from .._platform import kernel, process
 from .._routing.neighbour import HEADER
 from .._routing.routing_backend import GETNEIGH, Netlink, dump
+from .._ruleset import generated
 from . import entries, netfilter_backend, pods_backend, saved, snapshot
 from . import settings as settings_model
 from .snapshot import IPSEC, Notes, Origin, Unread
@@ -231,7 +232,8 @@ def read(
 ) -> dict[str, t.Any]:
     """Return the snapshot of these subsets. run: starts programs. further: as for settings().
 
-    is_compact: whether large tables of nft are texts, in ``nftables_text``, which no user and no other snapshot is to have.
+    is_compact: whether large tables of nft are texts, in ``nftables_text``, which no user and no other snapshot is to have. What
+    kube-proxy generates for each Service is read when a packet may meet it.
     """
     large: set[tuple[str, str]] = set()
     if is_compact and NFTABLES in subsets:
@@ -282,6 +284,7 @@ def _read(
         try:
             values[subset] = _reader(subset)(run, note, **options.get(subset, {}))
             if subset == NFTABLES and large:
-                values[netfilter_backend.NFTABLES_TEXT] = netfilter_backend.nftables_text(run, note, large)
+                text, lacking = netfilter_backend.nftables_text(run, note, large)
+                values.update({netfilter_backend.NFTABLES_TEXT: text, generated.KEY: lacking})
         except Failure as failure:
             note("", str(failure))

@@ -18,7 +18,8 @@ from .._core.errors import Invalid
 from .._routing import route as routing
 from .._routing import rt_names
 from .._routing import rule as policy_rule
-from .._ruleset import iptables_save, observed
+from .._ruleset import generated, iptables_save, observed
+from .._ruleset.generated import Generated
 from .._ruleset.ruleset import BaseChain, Table
 from .assumption import Assumption
 from .entries import kernels_rules, with_kernels_rules
@@ -673,7 +674,8 @@ def kernels() -> list[Entry]:
 class Snapshot(t.NamedTuple):
     """A snapshot as values, from which a twin is built. A world is another one. A part that is None was not read.
 
-    nftables, nftables_text: the ruleset of nft, which is loaded as it was listed. base_chains: those that a world has besides.
+    nftables, nftables_text: the ruleset of nft, which is loaded as it was listed. generated: what the text lacks. base_chains:
+    those that a world has besides.
     recorded: names of records of the match recent that have the packet's source in a world. plain: as datapath_info returns it,
     without what a world changes.
     """
@@ -687,6 +689,7 @@ class Snapshot(t.NamedTuple):
     ebtables: t.Sequence[FrameChain]
     nftables: list[Entry]
     nftables_text: str
+    generated: Generated | None
     ipsets: t.Sequence[SavedSet]
     ipvs: t.Sequence[VirtualServer]
     bpf: t.Sequence[Program]
@@ -707,6 +710,7 @@ class Snapshot(t.NamedTuple):
         is_open = {subset for subset in _OPEN if plain.get(subset) is None}
         parts: dict[str, t.Any] = {subset: None if subset in is_open else read(plain, subset) for subset in _KINDS}
         parts |= {"nftables": entries(plain, "nftables"), "settings": settings(plain), "base_chains": ()}
+        parts |= {"generated": generated.of(plain)}
         return of_entry(cls, plain, **parts)
 
     @property

@@ -77,9 +77,9 @@ ALL = 0.999  # the sum of the probabilities of all ways
 
 
 def reached(drawn: Blueprint, snapshot: Snapshot, packets: t.Sequence[Packet], changes: Changes = ()) -> Blueprint:
-    """Return the part of a blueprint that the packets can reach; all of it if changes may add to what they can."""
+    """Return the part of a blueprint that packets can reach; all of it if changes may add to that. Raises Failure."""
     if changes_backend.may_lead_elsewhere(changes):
-        return drawn
+        return reachable.whole(drawn)
     addresses = {address for packet in packets for address in (packet.source, packet.destination)}
     further = (*assumptions.all_addresses(snapshot), *changes_backend.addresses(changes))
     addresses |= {*map(reachable.packed, further)}

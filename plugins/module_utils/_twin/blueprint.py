@@ -20,6 +20,7 @@ from .._core.fields import IPV6
 from .._core.names import DOTTED
 from .._routing import route, rt_names, rule
 from .._ruleset import nft_objects
+from .._ruleset.generated import Generated
 from .._ruleset.ruleset import LEGACY
 from .._snapshot import assumption
 from .._snapshot.assumption import Assumption, Concern
@@ -89,6 +90,7 @@ class Blueprint(t.NamedTuple):
     lines, each with the rule that it adds, if it adds one, or with the neighbour's address. routes: those that the twin must have
     in the end. tables: family and number of those that have no other routes. restores: program and text, one for each table of
     iptables. hooks: of tables that both backends of iptables have. ruleset: nft's JSON objects. ruleset_text: the same as text.
+    generated: what the text lacks.
     servers: addresses of IPVS by family of nft. sizes: of the sets. notes: what is different in the twin.
     """
 
@@ -104,6 +106,7 @@ class Blueprint(t.NamedTuple):
     hooks: list[legacy_half.Hook]
     ruleset: t.Sequence[Entry]
     ruleset_text: str
+    generated: Generated | None
     servers: dict[str, list[str]]
     sizes: bounds.Sets
     notes: list[Assumption]
@@ -146,6 +149,7 @@ def draw(snapshot: Snapshot) -> Blueprint:
         hooks,
         objects,
         "\n".join(filter(None, (text, servers, *(each.table for each in programs.values())))),
+        snapshot.generated,
         virtual_servers.addresses(snapshot.ipvs) if servers else {},
         sizes,
         notes,

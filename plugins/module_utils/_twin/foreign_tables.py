@@ -15,11 +15,14 @@ import re
 import typing as t
 
 from .._core import memo
-from .._core.errors import Invalid
+from .._core.errors import Failure, Invalid
 from .._ebtables.ebtables_options import EBTABLES
 from .._netfilter import ipset_text, restore_text
 from .._netfilter.rule_words import IPTABLES
 from .._ruleset import nft_listing, nft_objects
+from .._ruleset.generated import Generated
+from .._ruleset.nft_blocks import Place
+from .._ruleset.ruleset import Selection
 from .._snapshot.assumption import CHAIN, Assumption, Concern
 from . import bounds, stateful_matches
 from .substitutions import FLOWTABLE, TRACING, gap, replaced
@@ -41,14 +44,33 @@ def ruleset(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: li
 
     reserved: names of tables that are left out.
     """
+    listing = _listing(text, reserved, sizes, notes)
+    if listing.notes and not listing.tables:
+        raise Invalid("snapshot.nftables_text", text[:200], "tables as nft list ruleset prints them")
+    return listing.text
+
+
+def generated(
+    lacking: Generated, selections: t.Mapping[Place, Selection], sizes: bounds.Sets, notes: list[Assumption]
+) -> dict[Place, list[str]]:
+    """Return the lines for nft of what the text of a snapshot lacks and a selection has. Raises Failure, Invalid as ruleset()."""
+    result = {}
+    for place in lacking.blocks.keys() & selections.keys():
+        lines = lacking.lines(place, selections[place])
+        listing = _listing("\n".join([f"table {' '.join(place)} {{", *lines, "}", ""]), (), sizes, notes)
+        if listing.tables != [place]:
+            raise Failure(f"the table {' '.join(place)} has a name that ends it")
+        result[place] = listing.text.splitlines()[1:-1]
+    return result
+
+
+def _listing(text: str, reserved: t.Container[str], sizes: bounds.Sets, notes: list[Assumption]) -> nft_listing.Listing:
     untraced = _untraced(text)
     _note_untraced(untraced != text, notes)
     listing = nft_listing.read(untraced, reserved)
-    if listing.notes and not listing.tables:
-        raise Invalid("snapshot.nftables_text", text[:200], "tables as nft list ruleset prints them")
     sizes.nft("snapshot.nftables_text", listing.allocated)
     notes += map(gap, listing.notes)
-    return listing.text
+    return listing
 
 
 @memo.of_part

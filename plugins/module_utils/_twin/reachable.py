@@ -17,9 +17,12 @@ import itertools
 import socket
 import typing as t
 
+from .._core import memo
 from .._ruleset import iptables_save, nft_blocks, nft_json, nft_text, ruleset
-from .._ruleset.ruleset import Element, Rule, Selection, Statement, Table
-from . import addressed, legacy_half
+from .._ruleset.nft_blocks import Place
+from .._ruleset.ruleset import ByName, Element, Rule, Selection, Statement, Table
+from .._snapshot.assumption import Assumption
+from . import addressed, bounds, foreign_tables, legacy_half
 from .blueprint import RESTORES, Blueprint
 
 ADDRESS, PROTOCOL, PORT, OTHER = "address", "protocol", "port", "other"
@@ -130,12 +133,23 @@ class Reach:
     def _follow(self, number: int, rule: Rule, is_any: bool) -> t.Iterator[str]:
         """Note the effects of a rule. Yield the chains to which it leads."""
         self.sets[number].update(rule.sets)
+        self._note_sets(number, rule)
         for statement in rule.statements:
             self._note(statement)
             elements = [*statement.elements, *self._looked_up(number, statement, is_any)]
             for each in (statement, *(element.statement for element in elements)):
                 if each and each.kind in (ruleset.JUMP, ruleset.GOTO) and each.target in self._tables[number].chains:
                     yield each.target
+
+    def _note_sets(self, number: int, rule: Rule) -> None:
+        """Note the elements that packets may be of sets that a text lacks: all, unless the rule compares an address with them."""
+        sets = self._tables[number].sets
+        left = [name for name in rule.sets if isinstance(sets, ByName) and name in sets.further]
+        compared = {value for match in rule.matches if match.field in ADDRESSES for value in match.values}
+        looked_up = {each.target for each in rule.statements if each.kind == ruleset.VMAP}
+        for name in (name for name in left if f"@{name}" not in looked_up):
+            met = self._met(sets[name]) if f"@{name}" in compared else range(len(sets[name]))
+            self.elements[number].setdefault(name, set()).update(met)
 
     def _note(self, statement: Statement) -> None:
         """Note which address and port a packet may get, and whether its connection is still tracked as one."""
@@ -155,12 +169,18 @@ class Reach:
         if statement.kind != ruleset.VMAP or not name:
             return
         kinds = tuple(KINDS.get(field, OTHER) for field in statement.key.split(" . "))
-        places = self.elements[number].setdefault(name, set())
-        for place, element in enumerate(self._tables[number].sets.get(name, ())):
+        places, elements = self.elements[number].setdefault(name, set()), self._tables[number].sets.get(name, ())
+        for place in self._met(elements) if kinds[0] == ADDRESS else range(len(elements)):
+            element = elements[place]
             parts = zip(kinds, element.key) if len(kinds) == len(element.key) else ()
             if all(self._may_have(kind, value, is_any) for kind, value in parts):
                 places.add(place)
                 yield element
+
+    def _met(self, elements: t.Sequence[Element]) -> list[int]:
+        """Return the places of the elements whose keys begin with an address that a packet may have."""
+        by_address = _places(elements)
+        return [place for address in (b"", *self.addresses) for place in by_address.get(address, ())]
 
     def _rules(self, number: int, name: str) -> list[Condition]:
         place = number, name
@@ -178,6 +198,17 @@ class Reach:
         # The port of a reply may be any: masquerading chooses it. A reply of TCP begins no connection (nf_conntrack_proto_tcp.c).
         is_certain = not is_any and self._flow.ports is not None and (self._is_tracked or self._flow.protocols == {"tcp"})
         return kind != PORT or not is_certain or not value.isdigit() or value in self._ports
+
+
+@memo.of_part
+def _places(elements: t.Sequence[Element]) -> dict[bytes, list[int]]:
+    """Return the places of elements by the address with which the key begins; by an empty one if any packet may be meant."""
+    places = dict[bytes, list[int]]()
+    for place, element in enumerate(elements):
+        address = packed(element.key[0])
+        is_any = not address or address[0] >= MULTICAST[len(address)]
+        places.setdefault(b"" if is_any else address, []).append(place)
+    return places
 
 
 def _condition(table: Table, rule: Rule) -> Condition:
@@ -226,12 +257,17 @@ def _sources(drawn: Blueprint) -> tuple[nft_blocks.Listing, list[t.Sequence[Tabl
         return None
     saved = (iptables_save.tables(_FAMILIES[program], text) if program in _FAMILIES else [] for program, text in drawn.restores)
     of_programs = ([legacy_half.hooked(table, drawn.hooks) for table in tables] for tables in saved)
-    return listing, [nft_json.tables(drawn.ruleset), nft_text.tables(drawn.ruleset_text), *of_programs]
+    return listing, [nft_json.tables(drawn.ruleset), _of_text(drawn), *of_programs]
+
+
+def _of_text(drawn: Blueprint) -> list[Table]:
+    tables = nft_text.tables(drawn.ruleset_text)
+    return [*map(drawn.generated.completed, tables)] if drawn.generated else tables
 
 
 def names_all_addresses(drawn: Blueprint) -> bool:
     """Return whether the rules name each address that a packet may get by a translation, and send copies nowhere."""
-    sources = _sources(drawn)
+    sources = None if drawn.generated and drawn.generated.blocks else _sources(drawn)
     tables = [table for tables in sources[1] for table in tables] if sources else []
     every = (statement for table in tables for statement in _statements(table))
     return sources is not None and not any(_is_unknown(each) or each.kind in COPYING for each in every)
@@ -248,15 +284,15 @@ def _statements(table: Table) -> t.Iterator[Statement]:
 def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
     """Return the part of a blueprint that packets can reach; all of it if there is something that is not understood.
 
-    The packets meet the same rules in the same order in a twin of it.
+    The packets meet the same rules in the same order in a twin of it. Raises Failure.
     """
     understood = _sources(drawn)
     if understood is None:
-        return drawn
+        return whole(drawn)
     listing, sources = understood
     reach = Reach(flow, [table for tables in sources for table in tables])
     if not reach.is_known:
-        return drawn
+        return whole(drawn)
     numbers = itertools.count()
     of_objects, of_text, *of_programs = (
         {(table.family, table.name): reach.selection(next(numbers)) for table in tables} for tables in sources
@@ -269,4 +305,19 @@ def reduced(drawn: Blueprint, flow: Flow) -> Blueprint:
             for (program, text), selections in zip(drawn.restores, of_programs)
         ],
     )
+    drawn = _completed(drawn, of_text)
     return drawn if reach.is_copied else addressed.reduced(drawn, reach.addresses | flow.near, flow.has_rules)
+
+
+def whole(drawn: Blueprint) -> Blueprint:
+    """Return a blueprint with all that its text lacks. Raises Failure."""
+    return _completed(drawn, drawn.generated.blocks) if drawn.generated else drawn
+
+
+def _completed(drawn: Blueprint, selections: t.Mapping[Place, Selection]) -> Blueprint:
+    """Return a blueprint with what its text lacks of the selected parts of tables. Raises Failure, and Invalid for too much."""
+    notes = list[Assumption]()
+    further = foreign_tables.generated(drawn.generated, selections, drawn.sizes, notes) if drawn.generated else {}
+    text = nft_blocks.find(drawn.ruleset_text).completed(further) if further else drawn.ruleset_text
+    bounds.at_most("snapshot.nftables_text", text.count("\n"), bounds.LINES_OF_NFT, "lines")
+    return drawn._replace(ruleset_text=text, generated=None, notes=[*drawn.notes, *notes])

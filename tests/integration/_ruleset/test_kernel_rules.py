@@ -95,7 +95,7 @@ def load(node: Any, family: str, sets: str, rules: dict[str, str]) -> dict[str, 
 
 
 def read(family: str) -> dict[str, str]:
-    members = functools.partial(kernel_rules_backend.members, family, "x")
+    members = functools.partial(kernel_rules_backend.without_name, family, "x")
     lines = dict[str, str]()
     for rule in nfnetlink.each_rule(family, "x"):
         try:
